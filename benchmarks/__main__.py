@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import memory, report
 from benchmarks.cases import Case, all_cases
 from benchmarks.threads import environment
-
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-MARKERS = "<!-- tables -->", "<!-- end of tables -->"
+from tools.figures import store
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -27,7 +26,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="smaller large cases, to try things out")
     add("--list", action="store_true", help="list the cases instead of measuring them")
     add("--markdown", action="store_true", help="print the tables as Markdown")
-    add("--update", action="store_true", help="put the tables into docs/benchmarks.md")
+    add(
+        "--update", nargs="?", const="core", metavar="NAME", help="write docs/figures/NAME.json, and docs/benchmarks.md"
+    )
     add("--json", type=Path, metavar="FILE", help="write all figures to this file")
     options = parser.parse_args(arguments)
     if options.repeats < 1 or min(options.threads or [1]) < 1:
@@ -77,23 +78,6 @@ def measure_all(chosen: list[Case], options: argparse.Namespace) -> list[dict[st
     return figures
 
 
-def tables(figures: list[dict[str, Any]], formatted: Callable[[list[list[str]]], str], with_memory: bool) -> str:
-    parts = []
-    for part in figures:
-        rows = [report.HEADER, *map(report.cells, part["rows"])]
-        parts += [report.title(part) + "\n", formatted(rows), report.closing(part["rows"])]
-    if with_memory:
-        parts += [memory.TITLE + "\n", formatted(memory.table())]
-    return "\n".join(part for part in parts if part)
-
-
-def update(page: Path, text: str) -> None:
-    """Replace what stands between the markers of the page."""
-    before, rest = page.read_text(encoding="utf-8").split(MARKERS[0])
-    _, after = rest.split(MARKERS[1])
-    page.write_text(f"{before}{MARKERS[0]}\n\n{text}\n{MARKERS[1]}{after}", encoding="utf-8")
-
-
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     chosen = choose(options)
@@ -101,11 +85,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(case.name for case in chosen))
         return 0
     figures = measure_all(chosen, options)
-    formatted = report.as_markdown if options.markdown or options.update else report.as_text
-    text = tables(figures, formatted, with_memory=not options.only)
-    print(text, end="")
+    kept = None if options.only else memory.table()
+    print(report.tables(figures, kept, report.as_markdown if options.markdown else report.as_text), end="")
     if options.update:
-        update(PAGE, text)
+        command = shlex.join(["python", "-m", "benchmarks", *(sys.argv[1:] if arguments is None else arguments)])
+        store(options.update, "core", command, {"tables": figures, "memory": kept})
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks.models import functions
 
-TITLE = "Memory, in operands of 512 x 512 (1.0 is one such array)"
 HEADER = ["", "saved", "saved by torch", "peak of backward", "Python blocks"]
 
 #: operand size, and its bytes

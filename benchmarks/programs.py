@@ -2,29 +2,26 @@
 
 Every number of threads is a process of its own, in which the two libraries take turns; figures are medians, with one
 thread of the time of the processor.
-`--json FILE` also writes them, with the date and the machine; `--update` writes the table into docs/benchmarks.md.
+`--update` writes them to docs/figures/programs.json, with the date and the machine, and from there into
+docs/benchmarks.md; `--update programs-16-cores` does so for another machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
-import platform
+import shlex
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from benchmarks.large import seconds_of
 from benchmarks.measure import describe, libraries
 from benchmarks.program_steps import PROGRAMS
 from benchmarks.threads import environment
-
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- programs: begin -->", "<!-- programs: end -->"
+from tools.figures import store
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -73,18 +70,11 @@ def table(found: dict[int, dict[str, Any]]) -> list[str]:
     return [*lines, "| geometric mean | " + " | ".join([f"| {mean:.2f}" for mean in means]) + " |"]
 
 
-def sentence(found: dict[int, dict[str, Any]], date: str) -> str:
-    facts = next(iter(found.values()))["machine"]
-    return (
-        f"Measured on {date}: {platform.machine()}, {facts['cores']} cores, Python {facts['python']}, NumPy "
-        f"{facts['numpy']}, PyTorch {facts['torch']}."
-    )
-
-
-def update(lines: list[str]) -> None:
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.split(END)[1])
+def as_page(figures: dict[str, dict[str, Any]]) -> str:
+    """As docs/benchmarks.md shows it; JSON has made text of the numbers of threads."""
+    facts = next(iter(figures.values()))["machine"]
+    libraries = f"undertow {facts['undertow']}, NumPy {facts['numpy']}, PyTorch {facts['torch']}."
+    return "\n".join([libraries, "", *table({int(threads): one for threads, one in figures.items()})])
 
 
 def main() -> None:
@@ -92,21 +82,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--only", default="", help="programs whose names contain this")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--update", nargs="?", const="programs", metavar="NAME", help="write docs/figures/NAME.json")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         measure(options)
         return
     found = {threads: figures_of(threads, options) for threads in options.threads}
-    date = datetime.date.today().isoformat()
-    lines = [sentence(found, date), "", *table(found)]
-    print("\n".join(lines))
-    if options.json:
-        options.json.write_text(json.dumps({"date": date, "by number of threads": found}, indent=1))
+    print("\n".join(table(found)))
     if options.update:
-        update(lines)
+        store(options.update, "programs", shlex.join(["python", "-m", "benchmarks.programs", *sys.argv[1:]]), found)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
 
 HEADER = ["", "undertow", "torch", "ratio", "middle half", "budget"]
+MEMORY = "Memory, in operands of 512 x 512 (1.0 is one such array)"
 
 
 def title(machine: Row) -> str:
@@ -57,6 +59,21 @@ def as_markdown(table: list[list[str]]) -> str:
     first, *rest = table
     rule = ["---", *["---:"] * (len(first) - 1)]
     return "".join(f"| {' | '.join(line)} |\n" for line in [first, rule, *rest])
+
+
+def as_page(figures: Row) -> str:
+    """All tables, as docs/benchmarks.md shows them."""
+    return tables(figures["tables"], figures.get("memory"), as_markdown)
+
+
+def tables(measured: list[Row], memory: list[list[str]] | None, formatted: Callable[[list[list[str]]], str]) -> str:
+    parts = []
+    for part in measured:
+        rows = [HEADER, *map(cells, part["rows"])]
+        parts += [title(part) + "\n", formatted(rows), closing(part["rows"])]
+    if memory:
+        parts += [MEMORY + "\n", formatted(memory)]
+    return "\n".join(part for part in parts if part)
 
 
 def closing(rows: list[Row]) -> str:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tools.figures import store
+
 from . import report, supervisor
 from .groups import Test, load_deviations, load_tests, load_titles
 
@@ -26,6 +28,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--report", type=Path, default=Path("conformance-failures.txt"), help="where the failures are listed")
     add("--log", type=Path, help="keep what the tests print (default: beside the report)")
     add("--markdown", action="store_true", help="print the table as Markdown")
+    add("--update", action="store_true", help="write docs/figures/conformance.json, and the table into the page")
     add("-v", dest="verbose", action="store_true", help="name each test, show full tracebacks")
     return parser.parse_args(argv)
 
@@ -94,6 +97,8 @@ def show(chosen: dict[str, Test], results: list[supervisor.Result], options: arg
         print(report.tracebacks(results))
     table = report.rows(chosen, load_titles(), results)
     print(report.as_markdown(table) if options.markdown else report.as_text(table))
+    if options.update:
+        store("conformance", "conformance", "python -m conformance --tests PATH --update", report.as_figures(table))
     print(report.summary(results))
     print(report.deviations(load_deviations(), results), end="")
     options.report.write_text(report.failures(chosen, results), encoding="utf-8")

@@ -1,8 +1,9 @@
-"""PyTorch's own tests of calls and backward passes between processes, run on undertow's.
+"""PyTorch's own tests of exchanges, calls and backward passes between processes, run on undertow's.
 
-    python -m undertow.distributed.run -n 4 conformance/processes.py dist_autograd|rpc|dist_optimizer [test ...]
+    python -m undertow.distributed.run -n 2 conformance/processes.py distributed [test ...]
+    python -m undertow.distributed.run -n 4 conformance/processes.py distributed_mpi|dist_autograd|rpc|dist_optimizer
 
-The tests come with PyTorch's package (torch/testing/_internal/distributed/rpc); their `import torch` finds undertow,
+The tests come with PyTorch's package (torch/testing/_internal/distributed); their `import torch` finds undertow,
 through the shim. Every process runs every test, as PyTorch's own harness does with one set of processes for each; a
 test passes if it does in all. Tests of TorchScript, of profiles and of GPUs are left out, by their names.
 """
@@ -24,6 +25,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import exchanges
+
 HERE = Path(__file__).parent
 #: seconds for one test, and for the end of the processes after it
 LIMIT, MEETING = 20, 6
@@ -33,6 +36,8 @@ SUITES = {
     "rpc": ("rpc_test", ["RpcTest", "TensorPipeAgentRpcTest"]),
     "dist_optimizer": ("dist_optimizer_test", ["DistOptimizerTest"]),
 }
+#: suites of exchanges, and the backend that tests are to believe in; "mpi" adds those that PyTorch runs with it alone
+EXCHANGES = {"distributed": "gloo", "distributed_mpi": "mpi"}
 #: modules of tests, and what they had before a test took something away
 SNAPSHOTS: list[tuple[types.ModuleType, dict[str, Any]]] = []
 LEFT_OUT = re.compile(
@@ -153,6 +158,46 @@ def cases_of(suite: str) -> dict[str, Any]:
     return found
 
 
+def exchange_cases(suite: str) -> dict[str, Any]:
+    """The same, for tests of exchanges: each starts with a group of all processes."""
+    from torch.testing._internal.common_utils import TestCase
+
+    from undertow import distributed as dist
+
+    tests = importlib.import_module("torch.testing._internal.distributed.distributed_test")
+
+    class Case(tests.DistributedTest._DistTestBase, TestCase):  # type: ignore[misc]
+        rank, world_size, file_name = int(os.environ["RANK"]), os.environ["WORLD_SIZE"], "unused"
+        init_method = "env://"
+
+        def setUp(self) -> None:
+            super().setUp()
+            limit = 5 if self._testMethodName in ("test_ddp_model_diff_across_ranks", "test_ddp_has_finalized") else 15
+            dist.init_process_group(os.environ["BACKEND"], timeout=limit, allow_pickle=True)
+            dist.barrier()
+
+        def tearDown(self) -> None:
+            os.environ.pop("TORCH_DISTRIBUTED_DEBUG", None)  # elsewhere each test has new processes
+            dist.set_debug_level_from_env()
+            super().tearDown()
+
+        def assertGreaterAlmostEqual(self, first: float, second: float, msg: str = "", delta: float = 1e-7) -> None:
+            self.assertTrue(first >= second - delta, f"{first} < {second}: {msg}")
+
+        def _barrier(self, *args: Any, **kwargs: Any) -> None:
+            dist.barrier()
+
+    names = [n for n in sorted(dir(Case)) if n.startswith("test_")]
+    return {n: Case for n in names if suite != "distributed_mpi" or re.search("all_to_all|logging_data_cpu", n)}
+
+
+def skipped_by(text: str) -> str | None:
+    """Why a test has ended its process, if that is how it tells PyTorch's harness to skip it."""
+    code = re.search(r"^SystemExit: (\d+)$", text, re.M)
+    reasons = vars(sys.modules["torch.testing._internal.common_distributed"]).get("TEST_SKIPS", {})
+    return next((r.message for r in reasons.values() if code and r.exit_code == int(code[1])), None)
+
+
 def outcome(case: Any, name: str) -> tuple[str, str]:
     """What became of one test in this process."""
     result = unittest.TestResult()
@@ -166,6 +211,8 @@ def outcome(case: Any, name: str) -> tuple[str, str]:
     bad = result.errors + result.failures
     if bad and bad[0][1].rstrip().endswith("SystemExit: 0"):
         return "passed", ""  # it ends its process instead of waiting for others that it has stopped
+    if bad and (why := skipped_by(bad[0][1])):
+        return "skipped", why
     if bad:
         lines = [line for line in bad[0][1].strip().split("\n") if line.strip()]
         return "failed", "\n".join(lines[-14:])
@@ -195,20 +242,26 @@ def clean_up() -> None:
 def main(suite: str, only: list[str]) -> None:
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
-    install(Path(spec.origin).parent)
+    package = Path(spec.origin).parent
+    install(package)
+    if suite in EXCHANGES:
+        exchanges.install(package, module, Absent, EXCHANGES[suite])
     from mpi4py import MPI
 
-    from undertow.distributed.process_group import join
+    from undertow.distributed.joining import errors_stop_all, join
 
     join()
+    errors_stop_all.hold()
     comm = MPI.COMM_WORLD.Dup()
+    if suite in EXCHANGES:
+        exchanges.shared_folder(comm)
 
     def too_late(*_: Any) -> None:
         raise TimeoutError(f"not finished within {LIMIT} s")
 
     signal.signal(signal.SIGALRM, too_late)
     results: dict[str, list[str]] = {}
-    for name, case in cases_of(suite).items():
+    for name, case in (exchange_cases if suite in EXCHANGES else cases_of)(suite).items():
         if only and name not in only:
             continue
         everywhere = comm.allgather(outcome(case, name))

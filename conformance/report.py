@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from .groups import CLASSES, Deviation, Test, count
 from .supervisor import Result
@@ -57,6 +58,15 @@ def as_markdown(table: list[Row]) -> str:
             cells = [f"**{cell}**" for cell in cells]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def as_figures(table: list[Row]) -> list[dict[str, object]]:
+    return [{"name": row.name, "title": row.title, "passed": row.passed, "total": row.total} for row in table]
+
+
+def as_page(figures: list[dict[str, Any]]) -> str:
+    """As docs/conformance.md shows it."""
+    return as_markdown([Row(f["name"], f["title"], Counter(f["passed"]), Counter(f["total"])) for f in figures])
 
 
 def summary(results: list[Result]) -> str:

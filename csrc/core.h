@@ -62,12 +62,14 @@ typedef struct {
     Py_ssize_t a_variable;
     PyTypeObject *OutputEdge;
     PyTypeObject *Freed;
-    PyObject *current_edge, *own_edge, *leaf_edge, *rebase_history, *resolve_leaves, *unpack_input, *unpack_output;
+    PyObject *recorded_edge, *current_edge, *leaf_edge, *rebase_history, *resolve_leaves, *unpack_input, *unpack_output;
     PyObject *own_files;      /* file name -> whether it is one of undertow's own */
     int sites;                /* whether nodes remember the line that made them */
     int without_twins;        /* whether Python functions do what their twins would */
     /* backend/ */
     PyObject *cpu;
+    PyObject *errors_variable, *QUIET; /* what NumPy does about floating-point errors, and the value that is nothing */
+    PyTypeObject *ufunc;
     PyArray_Descr *float32, *float64;
     PyTypeObject *PublicDtype;
     Py_ssize_t d_numpy;       /* where a public dtype keeps NumPy's */
@@ -81,7 +83,7 @@ typedef struct {
     PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
-    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *pause;
+    PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *describe_failure, *refuse_result, *pause;
     PyTypeObject *ExecInfo;
     Py_ssize_t x_captures, x_needed;
     PyTypeObject *Capture;
@@ -113,8 +115,7 @@ PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */
 
-/* target += alpha * other (or -=, by the ufunc), in place, if both are large: 1 if it is done, 0 if not, -1 with an
- * exception */
+/* target += alpha * other (or -=, by the ufunc), in place, if both are large; whether it is done */
 int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *alpha);
 
 /* ---- operation.c */

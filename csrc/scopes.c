@@ -43,18 +43,17 @@ variable_value(PyObject *variable)
 }
 
 /* Before Python 3.12 a collection may start in the middle of PyContextVar_Set. If a destructor sets a variable then, it
- * frees the table that is just being copied, and later the values that variables have in their caches. So a copy of the
- * context keeps the table, and entering that copy has Python forget the caches. */
+ * frees the table that is just being copied, and later the values that variables have in their caches. So collections
+ * wait. */
 static PyObject *
 set_context_variable(PyObject *variable, PyObject *value)
 {
 #if PY_VERSION_HEX < 0x030c0000
-    PyObject *keeper = PyContext_CopyCurrent();
-    PyObject *done = keeper == NULL ? NULL : PyContextVar_Set(variable, value);
-    if (done != NULL && (PyContext_Enter(keeper) < 0 || PyContext_Exit(keeper) < 0)) {
-        Py_CLEAR(done);
+    int collecting = PyGC_Disable();
+    PyObject *done = PyContextVar_Set(variable, value);
+    if (collecting) {
+        PyGC_Enable();
     }
-    Py_XDECREF(keeper);
     return done;
 #else
     return PyContextVar_Set(variable, value);

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import undertow as ut
-from benchmarks import __main__ as command
 from benchmarks import cases, derivatives, large, measure, memory, models, report, sampling, saved, survey
 from undertow.ops import REGISTRY
 
@@ -60,19 +59,6 @@ def test_two_threads_as_markdown() -> None:
     ]
     assert lines[4].startswith("| tanh(a * b + c).sum(), 200,000 elements, both ways | ")
     assert len(lines) == 5  # a single small operation has no use for two threads
-
-
-def test_tables_are_put_between_the_markers(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- tables -->\nold\n<!-- end of tables -->\nafter\n")
-    for text in ("| one |\n", "| two |\n"):
-        command.update(page, text)
-    assert page.read_text() == "before\n<!-- tables -->\n\n| two |\n\n<!-- end of tables -->\nafter\n"
-
-
-def test_the_page_has_the_markers() -> None:
-    text = command.PAGE.read_text(encoding="utf-8")
-    assert [text.count(marker) for marker in command.MARKERS] == [1, 1]
 
 
 def test_the_list_of_cases() -> None:

@@ -63,6 +63,34 @@ def test_the_reference_has_every_public_function(made: dict[str, str]) -> None:
     assert "As PyTorch's function of this name" not in everything
 
 
+#: what people look for, as PyTorch's documentation spells it
+NAMES = """
+    tensor zeros arange cat stack where einsum matmul bmm softmax no_grad enable_grad inference_mode save load
+    manual_seed set_default_dtype vmap topk gather scatter logsumexp clamp cumsum from_numpy as_tensor
+    sparse_coo_tensor polar stft Tensor.backward Tensor.detach Tensor.grad Tensor.requires_grad_ Tensor.retain_grad
+    Tensor.register_hook Tensor.view Tensor.item Tensor.numpy Tensor.to Tensor.is_leaf Tensor.grad_fn Tensor.data
+    Tensor.index_put_ Tensor.copy_ autograd.grad autograd.backward autograd.Function autograd.gradcheck
+    autograd.detect_anomaly autograd.functional.jacobian autograd.functional.hessian autograd.forward_ad.make_dual
+    autograd.profiler.profile autograd.function.once_differentiable autograd.function.FunctionCtx
+    autograd.graph.saved_tensors_hooks autograd.graph.save_on_cpu autograd.graph.register_multi_grad_hook
+    autograd.graph.Node func.grad func.jacrev func.jacfwd func.functional_call utils.checkpoint.checkpoint
+    utils.data.DataLoader utils.data.TensorDataset utils.tensorboard.SummaryWriter
+    utils.flop_counter.FlopCounterMode profiler.profile profiler.record_function nn.Module nn.Linear nn.Conv2d
+    nn.LSTM nn.Transformer nn.BatchNorm2d nn.Embedding nn.CrossEntropyLoss nn.MultiheadAttention nn.Parameter
+    nn.functional.cross_entropy nn.functional.scaled_dot_product_attention nn.utils.clip_grad_norm_
+    nn.init.xavier_uniform_ nn.Module.state_dict nn.Module.load_state_dict optim.Adam optim.SGD optim.LBFGS
+    optim.Optimizer.step optim.lr_scheduler.CosineAnnealingLR linalg.svd linalg.solve fft.fft special.gammaln
+    distributions.Normal distributed.all_reduce distributed.rpc.rpc_sync amp.autocast amp.GradScaler
+    cuda.synchronize cuda.memory_allocated nn.utils.rnn.pad_sequence
+""".split()
+
+
+def test_a_hundred_names_of_pytorch_have_their_entries(made: dict[str, str]) -> None:
+    described = set(re.findall(r"^:{4,5}\{py:\w+\} ([\w.]+)", "\n".join(made.values()), re.M))
+    ours = [f"undertow.{name}".replace("undertow.utils.data.", "undertow.data.") for name in NAMES]
+    assert len(NAMES) > 100 and [name for name in ours if name not in described] == []
+
+
 def test_the_reference_shows_what_examples_return_and_kinks(made: dict[str, str]) -> None:
     text = made["functions-pointwise.md"]
     start = text.index("{py:function} undertow.abs(")

@@ -93,19 +93,97 @@ give_first(PyObject *variable, PyObject *grad)
     return 1;
 }
 
-/* Whether nothing rare hangs on a leaf with this extra that its gradient would have to meet. */
+/* What hangs on a leaf that its gradient would have to meet: nothing, only functions to call when it has it, or more. */
+enum { NOTHING, CALLBACKS, MORE };
+
+static PyObject *name_hooks, *name_moved, *name_resized_at, *name_node;
+
 static int
-is_quiet(PyObject *extra)
+find_names(void)
+{
+    if (name_node == NULL) {
+        name_hooks = PyUnicode_InternFromString("post_accumulate_hooks");
+        name_moved = PyUnicode_InternFromString("moved");
+        name_resized_at = PyUnicode_InternFromString("resized_at");
+        name_node = PyUnicode_InternFromString("node");
+    }
+    return name_hooks != NULL && name_moved != NULL && name_resized_at != NULL && name_node != NULL ? 0 : -1;
+}
+
+/* The Rare of tensor/extra.py has only what was set; names of attributes are interned. */
+static int
+hanging_on(PyObject *extra)
 {
     PyObject *rare = extra == Py_None ? Py_None : SLOT(extra, core.e_rare);
     if (rare == Py_None) {
-        return 1;
+        return NOTHING;
     }
-    PyObject *answer = PyObject_GetAttrString(rare, "is_quiet");
-    int quiet = answer == Py_True;
-    Py_XDECREF(answer);
-    PyErr_Clear(); /* Python meets what is wrong with it */
-    return quiet;
+    PyObject *facts = find_names() < 0 ? NULL : PyObject_GenericGetDict(rare, NULL);
+    if (facts == NULL) {
+        PyErr_Clear(); /* Python meets what is wrong with it */
+        return MORE;
+    }
+    int found = NOTHING;
+    PyObject *name, *value;
+    for (Py_ssize_t k = 0; PyDict_Next(facts, &k, &name, &value);) {
+        if (name != name_moved && name != name_resized_at) {
+            found = name == name_hooks && found != MORE ? CALLBACKS : MORE;
+        }
+    }
+    Py_DECREF(facts);
+    return found;
+}
+
+/* Say of the error that is being raised that it happened in this node. */
+static void
+describe(PyObject *task, PyObject *node)
+{
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL) {
+        PyException_SetTraceback(error, trace);
+    }
+    PyObject *arguments[] = {task, node, error};
+    PyObject *nothing = PyObject_Vectorcall(core.describe_failure, arguments, 3, NULL);
+    Py_XDECREF(nothing);
+    PyErr_Clear();
+    PyErr_Restore(type, error, trace);
+}
+
+/* Call what wants to know that the leaf has its gradient. */
+static int
+call_back(Pass *pass, PyObject *node, PyObject *variable, PyObject *extra)
+{
+    PyObject *hooks = PyObject_GetAttr(SLOT(extra, core.e_rare), name_hooks);
+    PyObject *called = hooks == NULL ? NULL : PyDict_Check(hooks) ? PyDict_Values(hooks) : PyList_New(0);
+    Py_XDECREF(hooks);
+    if (called == NULL || PyObject_SetAttr(pass->task, name_node, node) < 0) {
+        Py_XDECREF(called);
+        return -1;
+    }
+    Py_INCREF(variable);
+    int status = 0;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(called) && status == 0; k++) {
+        PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(called, k), variable);
+        if (result != NULL && result != Py_None && result != variable) {
+            Py_SETREF(result, PyObject_CallOneArg(core.refuse_result, result));
+        }
+        status = result == NULL ? -1 : 0;
+        Py_XDECREF(result);
+    }
+    Py_DECREF(variable);
+    Py_DECREF(called);
+    if (status < 0) {
+        describe(pass->task, node);
+    }
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    if (PyObject_SetAttr(pass->task, name_node, Py_None) < 0) {
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, error, trace);
+    return status;
 }
 
 /* 1 if the gradient was only given to who asked for it, and the leaf has nothing of it. */
@@ -116,7 +194,14 @@ finish(Pass *pass, PyObject *node, PyObject *grad)
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
     int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
     int status = 0;
-    if (extra != NULL && is_plain(node) && is_quiet(extra)) {
+    int hanging = extra == NULL || !is_plain(node) ? MORE : hanging_on(extra);
+    if (hanging == CALLBACKS && unshared && pass->info == Py_None && pass->rows == Py_None) {
+        if ((status = give_first(variable, grad)) != 0) {
+            Py_DECREF(grad);
+            return status < 0 ? -1 : call_back(pass, node, variable, extra);
+        }
+    }
+    else if (hanging == NOTHING) {
         status = pass->info == Py_None ? 1 : capture(pass, node, grad);
         if (status < 1 || grad == NULL) {
             Py_XDECREF(grad);
@@ -140,7 +225,7 @@ is_evaluated(PyObject *node)
 {
     PyObject *variable = SLOT(node, core.a_variable);
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
-    return !is_plain(node) || (extra != NULL && !is_quiet(extra));
+    return !is_plain(node) || (extra != NULL && hanging_on(extra) != NOTHING);
 }
 
 int

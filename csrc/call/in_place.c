@@ -8,6 +8,7 @@
 #include "formula/blocks.h"
 #include "formula/small_arrays.h"
 #include "kernels/copies.h"
+#include "quiet.h"
 #include "rows.h"
 
 typedef struct {
@@ -86,12 +87,12 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
         int is_one = PyLong_CheckExact(alpha) ? PyLong_AsLong(alpha) == 1
                                               : PyFloat_CheckExact(alpha) && PyFloat_AS_DOUBLE(alpha) == 1;
         PyErr_Clear();
-        int added = is_one ? 0 : add_multiple(self->ufunc, arguments[0], operands[1], alpha);
-        if (added != 0) {
-            return added < 0 ? -1 : 0;
+        if (!is_one && add_multiple(self->ufunc, arguments[0], operands[1], alpha)) {
+            return 0;
         }
         if (!is_one) {
-            scaled = PyObject_CallFunctionObjArgs(self->times_alpha, arguments[0], operands[1], alpha, NULL);
+            PyObject *factors[] = {arguments[0], operands[1], alpha};
+            scaled = quiet_call(self->times_alpha, factors, 3, NULL);
             if (scaled == NULL) {
                 return -1;
             }
@@ -103,7 +104,7 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
         done = change_large(self->ufunc, arguments[0], operands[1]);
     }
     operands[count++] = arguments[0];
-    written = done < 0 ? NULL : done ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->ufunc, operands, count, NULL);
+    written = done ? Py_NewRef(Py_None) : quiet_call(self->ufunc, operands, count, NULL);
     Py_XDECREF(scaled);
     Py_XDECREF(written);
     return written == NULL ? -1 : 0;
@@ -133,17 +134,7 @@ write_change(const InPlace *self, PyObject *tensor, PyObject *const *arguments,
         }
     }
     else if (call_ufunc(self, arguments) < 0) {
-        if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) { /* raised after the memory was changed */
-            PyObject *type, *value, *traceback;
-            PyErr_Fetch(&type, &value, &traceback);
-            if (count_change(tensor, self->shown) == NULL) {
-                PyErr_Clear();
-            }
-            PyErr_Restore(type, value, traceback);
-        }
-        else {
-            is_explained();
-        }
+        is_explained();
         return NULL;
     }
     return count_change(tensor, self->shown);
@@ -196,7 +187,7 @@ check_own_edge(const InPlace *self, PyObject *tensor, PyObject **edge, int *want
         return 0;
     }
     PyObject *nothing = PyObject_CallFunctionObjArgs(self->check_history, tensor, self->shown, NULL);
-    PyObject *current = nothing == NULL ? NULL : PyObject_CallOneArg(core.own_edge, tensor);
+    PyObject *current = nothing == NULL ? NULL : PyObject_CallOneArg(core.current_edge, tensor);
     Py_XDECREF(nothing);
     if (current == NULL) {
         return -1;

@@ -1,5 +1,6 @@
 /* x[index] and x[index] = value for indices of ints, slices, None and `...`: getitem and setitem of ops/index/getitem.py. */
 #include "call/shortcuts.h"
+#include "quiet.h"
 
 /* ---- reading */
 
@@ -215,7 +216,9 @@ write_at(PyArrayObject *array, PyObject *index, PyObject *value)
 {
     PyObject *key = array_key(index);
     int there = key == NULL ? -1 : is_there_already(array, key, value);
+    PyObject *context = enter_quiet();
     int status = there != 0 ? there - 1 : PyObject_SetItem((PyObject *)array, key, value);
+    leave_quiet(context);
     Py_XDECREF(key);
     if (status < 0 && PyErr_Occurred() &&
         (PyErr_ExceptionMatches(PyExc_IndexError) || PyErr_ExceptionMatches(PyExc_ValueError))) {

@@ -3,6 +3,7 @@
  * Python function, which a Variadic passes for.
  */
 #include "call/operation.h"
+#include "quiet.h"
 
 #define MOST_TENSORS 64
 
@@ -163,7 +164,7 @@ call_forward(Variadic *self, PyObject *arrays, PyObject *params)
     for (Py_ssize_t k = 0; k < count; k++) {
         arguments[2 + k] = PyTuple_GET_ITEM(params, k);
     }
-    PyObject *out = PyObject_Vectorcall(self->forward, arguments, 2 + count, NULL);
+    PyObject *out = quiet_call(self->forward, arguments, 2 + count, NULL);
     return out == NULL ? NULL : as_cpu_array(out);
 }
 

@@ -8,7 +8,7 @@ edge_of(PyObject *tensor)
 {
     PyObject *extra = SLOT(tensor, core.t_extra);
     if (extra != Py_None && SLOT(extra, core.e_view) != Py_None) {
-        return PyObject_CallOneArg(core.current_edge, tensor);
+        return PyObject_CallOneArg(core.recorded_edge, tensor);
     }
     return Py_NewRef(SLOT(tensor, core.t_edge));
 }

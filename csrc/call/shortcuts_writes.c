@@ -1,6 +1,7 @@
 /* Shortcuts of functions that write into a tensor: zero_ and its like, and the argument `out`. */
 #include "call/shortcuts.h"
 #include "kernels/copies.h"
+#include "quiet.h"
 
 /* ---- overwriting */
 
@@ -47,7 +48,9 @@ fill_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
         return NULL;
     }
     Py_INCREF(array);
+    PyObject *context = enter_quiet();
     int status = PyArray_FillWithScalar(array, given[1]);
+    leave_quiet(context);
     Py_DECREF(array);
     return status < 0 ? NULL : changed(given[0], "fill_");
 }

@@ -1,7 +1,7 @@
 /* The array: a dtype of NumPy's, a shape, strides, and a block of device memory that views share. */
 #include "cuda/cuda.h"
 
-PyTypeObject *array_class = &Array_Type;
+PyTypeObject *array_classes[MOST_GPUS];
 int bfloat16_number = -1;
 static PyObject *flags_class;
 
@@ -53,7 +53,8 @@ array_alloc(PyArray_Descr *dtype, int nd)
         PyErr_Format(PyExc_NotImplementedError, "an array on cuda has at most %d dimensions, not %d", MOST_DIMS, nd);
         return NULL;
     }
-    Array *array = (Array *)array_class->tp_alloc(array_class, 0);
+    PyTypeObject *type = array_classes[the_gpu->index];
+    Array *array = type == NULL ? NULL : (Array *)type->tp_alloc(type, 0);
     if (array != NULL) {
         array->dtype = (PyArray_Descr *)Py_NewRef(dtype);
         array->nd = nd;
@@ -102,6 +103,7 @@ array_new(PyArray_Descr *dtype, int nd, const npy_intp *dims, const npy_intp *st
 Array *
 array_view(Array *of, int nd, const npy_intp *dims, const npy_intp *strides, npy_intp offset, PyArray_Descr *dtype)
 {
+    use_gpu_of(of);
     Array *array = array_alloc(dtype == NULL ? of->dtype : dtype, nd);
     if (array == NULL) {
         return NULL;
@@ -189,15 +191,16 @@ tuple_of(int count, const npy_intp *values)
     return tuple;
 }
 
-static PyObject *get_shape(Array *a, void *c) { return tuple_of(a->nd, a->dims); }
-static PyObject *get_strides(Array *a, void *c) { return tuple_of(a->nd, a->strides); }
+/* Whoever asks for these is about to make an array like it: see Note [The device in use]. */
+static PyObject *get_shape(Array *a, void *c) { return use_gpu_of(a), tuple_of(a->nd, a->dims); }
+static PyObject *get_strides(Array *a, void *c) { return use_gpu_of(a), tuple_of(a->nd, a->strides); }
+static PyObject *get_dtype(Array *a, void *c) { return use_gpu_of(a), Py_NewRef(a->dtype); }
 static PyObject *get_itemsize(Array *a, void *c) { return PyLong_FromSsize_t(PyDataType_ELSIZE(a->dtype)); }
 static PyObject *get_nbytes(Array *a, void *c) { return PyLong_FromSsize_t(a->size * PyDataType_ELSIZE(a->dtype)); }
 static PyObject *get_address(Array *a, void *c) { return PyLong_FromVoidPtr(a->data); }
 /* for whoever reads or writes there: what was asked of the memory is sent first */
-static PyObject *get_pointer(Array *a, void *c) { return flush() < 0 ? NULL : PyLong_FromVoidPtr(a->data); }
+static PyObject *get_pointer(Array *a, void *c) { return flush_all() < 0 ? NULL : PyLong_FromVoidPtr(a->data); }
 static PyObject *get_base(Array *a, void *c) { return Py_NewRef(a->base == NULL ? Py_None : a->base); }
-static PyObject *get_dtype(Array *a, void *c) { return Py_NewRef(a->dtype); }
 static PyObject *get_transposed(PyObject *a, void *c) { return array_transpose(a, NULL, 0); }
 static PyObject *get_contiguous(Array *a, void *c) { return PyBool_FromLong(a->is_contiguous); }
 static PyObject *get_writeable(Array *a, void *c) { return PyBool_FromLong(a->is_writeable); }
@@ -332,17 +335,28 @@ module_lent(PyObject *module, PyObject *args)
     return (PyObject *)array;
 }
 
-/* setup(array class, flags class, operators, getitem, setitem, reductions, error): what Python adds */
+/* set_class(device, array class) */
+PyObject *
+module_set_class(PyObject *module, PyObject *args)
+{
+    int index;
+    PyObject *type;
+    if (!PyArg_ParseTuple(args, "iO!", &index, &PyType_Type, &type) || enter_gpu(index) < 0) {
+        return NULL;
+    }
+    array_classes[index] = (PyTypeObject *)Py_NewRef(type);
+    Py_RETURN_NONE;
+}
+
+/* setup(flags class, operators, getitem, setitem, reductions, error): what Python adds */
 PyObject *
 module_setup(PyObject *module, PyObject *args)
 {
-    PyObject *type, *flags, *operators, *getitem, *setitem, *maker, *error;
-    if (!PyArg_ParseTuple(args, "O!OO!OOOO", &PyType_Type, &type, &flags, &PyDict_Type, &operators, &getitem, &setitem,
-                          &maker, &error) ||
+    PyObject *flags, *operators, *getitem, *setitem, *maker, *error;
+    if (!PyArg_ParseTuple(args, "OO!OOOO", &flags, &PyDict_Type, &operators, &getitem, &setitem, &maker, &error) ||
         read_operators(operators) < 0) {
         return NULL;
     }
-    array_class = (PyTypeObject *)Py_NewRef(type);
     Py_XSETREF(flags_class, Py_NewRef(flags));
     Py_XSETREF(slow_getitem, Py_NewRef(getitem));
     Py_XSETREF(slow_setitem, Py_NewRef(setitem));

@@ -2,6 +2,8 @@
 #ifndef UNDERTOW_CUDA_ARRAY_H
 #define UNDERTOW_CUDA_ARRAY_H
 
+#include <stdint.h>
+
 #define MOST_DIMS 16
 
 /* A stretch of device memory, shared by the arrays that show it. */
@@ -10,7 +12,10 @@ typedef struct Block {
     size_t size;   /* of the block, at least what was asked for */
     Py_ssize_t references;
     int bin, index;
-    PyObject *owner; /* whoever lent the memory; NULL: it is ours */
+    PyObject *owner;   /* whoever lent the memory; NULL: it is ours */
+    struct Lane *lane; /* the stream it belongs to */
+    uint64_t uses[4];  /* a bit for each other stream that it was said to be used on, by their numbers */
+    int has_uses;
 } Block;
 
 typedef struct {

@@ -60,6 +60,7 @@ array_to_host(PyObject *self, PyObject *nothing)
     if (source == NULL) {
         return NULL;
     }
+    use_gpu_of(source);
     Py_INCREF(source->dtype);
     PyObject *host = PyArray_NewFromDescr(&PyArray_Type, source->dtype, source->nd, source->dims, NULL, NULL, 0, NULL);
     if (host != NULL && source->size) {
@@ -83,9 +84,10 @@ PyObject *
 module_overwrite(PyObject *module, PyObject *args)
 {
     PyObject *to, *host;
-    if (!PyArg_ParseTuple(args, "O!O!", array_class, &to, &PyArray_Type, &host)) {
+    if (!PyArg_ParseTuple(args, "O!O!", &Array_Type, &to, &PyArray_Type, &host)) {
         return NULL;
     }
+    use_gpu_of((Array *)to);
     PyObject *there = module_from_host(module, host);
     int status = there == NULL ? -1 : copy_into((Array *)to, (Array *)there);
     Py_XDECREF(there);

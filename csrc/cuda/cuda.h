@@ -1,16 +1,26 @@
 /* undertow._cuda: arrays in the memory of a GPU, and launching kernels on them.
  *
- * driver.c       the functions of the driver, found when a device is first used; the emulated device
+ * driver.c       the functions of the driver, found when a device is first used; the devices there are
+ * sending.c      what is asked of the driver: memory, copies, launches, graphs
+ * lanes.c        streams, and which of them work goes to      events.c   points in their work, to wait for
+ * emulator.c     the threads that are the streams of emulated devices
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
- * queue.c        what is asked of the device, sent together; repeated sequences as graphs
+ * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
+ * queue.c        what is asked of a stream, sent together; repeated sequences as graphs
  * launch.c       a kernel, a grid and its arguments
  * array.c        the array type            views.c   the same memory with other shapes and strides
+ * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
+ * convolution.c  convolutions, by cuDNN    light.c       matrix products, by cuBLASLt: half precision, and with a bias
  *
- * Everything happens under Python's lock, and on one stream. With UNDERTOW_CUDA=emulate "device" memory is the host's, and
- * the same kernels are compiled by the host's compiler.
+ * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
+ * "device" memory is the host's, and the same kernels are compiled by the host's compiler.
+ *
+ * Note [The device in use]: a thread works on one device at a time, the_gpu: that of the array it has last asked something
+ * of (its shape, a view, an operation), or the one it has entered by `enter(device)`. New arrays lie there, and launches
+ * go to the current stream of it.
  */
 #ifndef UNDERTOW_CUDA_H
 #define UNDERTOW_CUDA_H
@@ -34,27 +44,34 @@
 typedef unsigned long long DevicePointer;
 typedef void *Stream, *Function, *Module;
 
-extern int is_emulated, is_started;
-extern Stream the_stream;
+#define MOST_GPUS 8
+#define LANES_PER_GPU 32
+#define MOST_LANES (MOST_GPUS * LANES_PER_GPU)
+
+typedef struct Lane Lane;
+
+/* A device, with the numbers of its memory: see memory.c. */
+typedef struct {
+    int index, device, is_started, overlaps_launches;
+    void *context;
+    Lane *first; /* its default stream */
+    int lanes;
+    size_t allocated, reserved, most_allocated, most_reserved, limit;
+    long long allocations, driver_allocations, retries, out_of_memory;
+} Gpu;
+
+extern int is_emulated, gpu_count;
+extern Gpu gpus[MOST_GPUS];
+/* See Note [The device in use]. */
+extern __thread Gpu *the_gpu;
 
 /* Whether a call of the driver has failed; then with an exception that names what was being done. */
 int failed(int result, const char *what);
-/* Make the device's context that of this thread. */
+/* Make the context of the device in use, or of another, that of this thread. */
 int enter_context(void);
-/* Memory of the device, or 0: it has none left. */
-char *driver_allocate(size_t bytes);
-void driver_free(char *memory);
-int driver_copy_to_device(char *to, const void *from, size_t bytes);
-int driver_copy_to_host(void *to, const char *from, size_t bytes);
-int driver_fill_zero(char *memory, size_t bytes);
-/* Wait for the stream, without Python's lock. */
-int driver_synchronize(void);
-int driver_launch(Function function, const unsigned *grid, unsigned block, void *arguments);
-int driver_begin_capture(void);
-/* End it; with NULL for the graph what was recorded is dropped. */
-int driver_end_capture(void **graph);
-int driver_launch_graph(void *graph);
-void driver_free_graph(void *graph);
+int enter_context_of(Gpu *gpu);
+/* Make a device the one in use; it is made ready. */
+int enter_gpu(int index);
 /* The word that kernels write to when an index is out of range. */
 extern long long *index_error;
 /* Raise what kernels have noted since the last look. */
@@ -64,39 +81,185 @@ extern char *staging;
 #define STAGING_BYTES 4096
 
 PyObject *module_start(PyObject *module, PyObject *args);
+PyObject *module_describe(PyObject *module, PyObject *index);
+PyObject *module_enter(PyObject *module, PyObject *index);
 PyObject *module_load(PyObject *module, PyObject *args);
+PyObject *module_error_word(PyObject *module, PyObject *nothing);
+PyObject *module_can_reach_peer(PyObject *module, PyObject *args);
+PyObject *module_free_memory(PyObject *module, PyObject *nothing);
+
+/* ---- sending.c */
+
+/* The stream that is being sent to; `flush` sets it. */
+extern Stream the_stream;
+extern Lane *the_lane;
+/* Make a lane the one that is being sent to, and its device's context that of this thread. */
+int send_to(Lane *lane);
+
+/* Memory of the device in use, or NULL: it has none left. */
+char *driver_allocate(size_t bytes);
+void driver_free(char *memory);
+/* Copies on the current stream of the device in use, which are waited for. */
+int driver_copy_to_device(char *to, const void *from, size_t bytes);
+int driver_copy_to_host(void *to, const char *from, size_t bytes);
+int driver_fill_zero(char *memory, size_t bytes);
+int driver_launch(Function function, const unsigned *grid, unsigned block, void *arguments);
+int driver_begin_capture(void);
+/* End it; with NULL for the graph what was recorded is dropped. */
+int driver_end_capture(void **graph);
+int driver_launch_graph(void *graph);
+void driver_free_graph(void *graph);
+
+/* ---- lanes.c */
+
+typedef struct Sequence Sequence;
+typedef struct Pool Pool;
+typedef struct Worker Worker;
+
+/* A stream, with what was asked of it and not yet sent (queue.c), and the blocks that belong to it (memory.c). Streams are
+ * never given back: a program that asks for more than there are gets one that it has had before, as in PyTorch. */
+struct Lane {
+    int number;   /* among all */
+    int priority;
+    Gpu *gpu;
+    Stream stream;
+    char *queue;
+    size_t filled;
+    int waiting; /* entries in the queue */
+    uint64_t hash;
+    Pool *pool;
+    Worker *worker; /* of an emulated one, once it is needed */
+    char *workspace; /* for libraries: see workspace_of */
+    void *blas;
+};
+
+extern Lane *lanes[MOST_LANES];
+extern int lane_count;
+
+/* The current stream of the device in use; NULL with an exception. */
+Lane *lane_now(void);
+/* Memory that belongs to what a stream is sent, one after the other: nobody else uses it meanwhile. NULL: none is left. */
+char *workspace_of(Lane *lane);
+#define WORKSPACE_BYTES ((size_t)32 << 20)
+/* Wait for everything that a stream was sent, without Python's lock. */
+int wait_for_lane(Lane *lane);
+Lane *lane_of_number(PyObject *number);
+
+PyObject *module_start_lanes(PyObject *module, PyObject *args);
+PyObject *module_new_lane(PyObject *module, PyObject *args);
+PyObject *module_lane_handle(PyObject *module, PyObject *number);
+PyObject *module_lane_is_idle(PyObject *module, PyObject *number);
+PyObject *module_synchronize_lane(PyObject *module, PyObject *number);
 PyObject *module_synchronize(PyObject *module, PyObject *nothing);
 PyObject *module_stream(PyObject *module, PyObject *nothing);
-PyObject *module_error_word(PyObject *module, PyObject *nothing);
+PyObject *module_sleep(PyObject *module, PyObject *args);
+
+/* ---- events.c */
+
+/* A point in the work of a stream. */
+typedef struct {
+    Lane *lane;
+    void *handle;           /* the driver's event; NULL on an emulated device */
+    unsigned long long at;  /* on an emulated one: how much work the stream had been given */
+} Mark;
+
+/* Mark the present end of a stream, all of which is sent. */
+int mark_lane(Lane *lane, Mark *mark);
+int has_passed(const Mark *mark);
+void drop_mark(Mark *mark);
+extern PyTypeObject Event_Type;
+PyObject *module_wait_lane(PyObject *module, PyObject *args);
+
+/* ---- emulator.c */
+
+/* Run a queue of entries on the thread of an emulated stream; at once, while there is no second stream to run beside. */
+int emulate(Lane *lane, const char *entries, size_t bytes);
+int emulate_wait(Lane *lane, const Mark *mark);
+/* Let the stream sleep, or write down the time when it comes there. */
+int emulate_sleep(Lane *lane, long long nanoseconds);
+int emulate_stamp(Lane *lane, double *place);
+unsigned long long emulated_work(const Lane *lane);
+int is_emulated_done(Lane *lane, unsigned long long work);
+void wait_emulated(Lane *lane, unsigned long long work);
+int emulate_copy(Lane *lane, void *to, const void *from, size_t bytes);
+/* Whether words of arguments point into the memory of another device: then with an exception. */
+int check_emulated_pointers(const Lane *lane, const void *arguments, size_t size);
+PyObject *module_close_gate(PyObject *module, PyObject *number);
+PyObject *module_open_gates(PyObject *module, PyObject *nothing);
+char *emulated_memory(size_t bytes);
+void emulated_free(char *memory);
 
 /* ---- memory.c */
 
-/* A block of at least so many bytes; NULL with OutOfMemoryError. */
+/* A block of at least so many bytes, of the current stream of the device in use; NULL with OutOfMemoryError. */
 Block *block_new(size_t bytes);
 Block *block_lent(char *data, PyObject *owner);
 void block_release(Block *block);
+/* Let it be handed out again. */
+void block_put_back(Block *block);
 
 PyObject *module_memory_stats(PyObject *module, PyObject *nothing);
 PyObject *module_reset_peak(PyObject *module, PyObject *nothing);
 PyObject *module_empty_cache(PyObject *module, PyObject *nothing);
 PyObject *module_set_memory_limit(PyObject *module, PyObject *bytes);
+PyObject *module_memory_blocks(PyObject *module, PyObject *nothing);
 extern PyObject *out_of_memory_error;
+
+/* ---- held.c */
+
+/* Keep a block that has no owner any more until the streams that use it have come that far. */
+void hold_block(Block *block);
+/* Keep an object until a stream has done what it was asked for so far. */
+void hold_object(PyObject *object, Lane *lane);
+/* Put back those that are through; with `wait`, all. */
+void look_at_held(int wait);
+extern int held_count;
+PyObject *module_record_stream(PyObject *module, PyObject *args);
+
+/* ---- pinned.c */
+
+PyObject *module_pinned(PyObject *module, PyObject *bytes);
+PyObject *module_is_pinned(PyObject *module, PyObject *array);
+PyObject *module_copy_later(PyObject *module, PyObject *args);
+PyObject *module_copy_to_peer(PyObject *module, PyObject *args);
+
+/* ---- dlpack.c */
+
+PyObject *module_to_dlpack(PyObject *module, PyObject *args);
+PyObject *module_from_dlpack(PyObject *module, PyObject *capsule);
+PyObject *module_capsule_device(PyObject *module, PyObject *capsule);
+PyObject *module_let_wait(PyObject *module, PyObject *handle);
+PyObject *module_wait_for(PyObject *module, PyObject *handle);
 
 /* ---- queue.c */
 
-enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY };
+enum { KERNEL_ENTRY, PRODUCT_ENTRY, ZERO_ENTRY, WAIT_ENTRY, SLEEP_ENTRY, STAMP_ENTRY, COPY_ENTRY, CALL_ENTRY = 16 };
 
 typedef struct {
     char *memory;
     size_t bytes;
 } Zero;
 
-/* Ask for a launch. `size` is that of the arguments; is_long: it keeps the device busy, and is sent at once. */
+typedef struct {
+    int kind;
+    unsigned size; /* of the arguments that follow, a multiple of 8 */
+    unsigned grid[3], block;
+    Function function;
+} Entry;
+
+/* Ask for a launch on the current stream of the device in use. `size` is that of the arguments; is_long: it keeps the device busy, and is sent at once. */
 int enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size,
             int is_long);
 int enqueue_zero(char *memory, size_t bytes);
-/* Send what was asked for: before anybody looks at memory of the device, or gives it away. */
+/* Send what was asked of the current stream, of one, of all: before anybody looks at memory of the device, or gives it
+ * away. */
 int flush(void);
+int flush_lane(Lane *lane);
+int flush_all(void);
+/* Send one entry: the driver's call of it, or on an emulated device its work. */
+int issue(const Entry *entry);
+/* Forget the graphs of all streams. */
+void forget_graphs(void);
 
 PyObject *module_flush(PyObject *module, PyObject *nothing);
 PyObject *module_set_launch_mode(PyObject *module, PyObject *args);
@@ -112,8 +275,30 @@ extern PyTypeObject Kernel_Type;
 /* ---- array.c */
 
 extern PyTypeObject Array_Type;
-extern PyTypeObject *array_class; /* the subclass that Python made of it */
-#define IS_ARRAY(object) (Py_TYPE(object) == array_class)
+extern PyTypeObject *array_classes[MOST_GPUS]; /* the subclasses that Python made of it, one for each device */
+
+/* Make the device of an array the one in use. */
+static inline void
+use_gpu_of(const Array *array)
+{
+    the_gpu = array->block->lane->gpu;
+}
+
+/* Whether an object is an array; its device is then the one in use. */
+static inline int
+is_array(PyObject *object)
+{
+    if (Py_TYPE(object) == array_classes[0]) {
+        the_gpu = gpus;
+        return 1;
+    }
+    if (gpu_count > 1 && PyObject_TypeCheck(object, &Array_Type)) {
+        use_gpu_of((const Array *)object);
+        return 1;
+    }
+    return 0;
+}
+#define IS_ARRAY(object) is_array(object)
 
 /* The numbers of dtypes, in the order of `DTYPES` in backend/cuda/kernel_text.py; of one that kernels do not know. */
 enum { CODE_BOOL, CODE_U8, CODE_U16, CODE_U32, CODE_U64, CODE_I8, CODE_I16, CODE_I32, CODE_I64, CODE_F16, CODE_F32,
@@ -137,6 +322,7 @@ void bounds_of(const Array *array, const char **low, const char **high);
 PyObject *module_empty(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *module_lent(PyObject *module, PyObject *args);
 PyObject *module_setup(PyObject *module, PyObject *args);
+PyObject *module_set_class(PyObject *module, PyObject *args);
 
 /* ---- views.c */
 
@@ -188,5 +374,16 @@ extern PyObject *reduction_maker;
 int issue_product(const void *product);
 PyObject *module_start_blas(PyObject *module, PyObject *path);
 PyObject *module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- light.c */
+
+PyObject *module_start_light(PyObject *module, PyObject *path);
+PyObject *module_allow_tf32(PyObject *module, PyObject *allowed);
+PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- convolution.c */
+
+PyObject *module_start_dnn(PyObject *module, PyObject *path);
+PyObject *module_convolution(PyObject *module, PyObject *args);
 
 #endif

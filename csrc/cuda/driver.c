@@ -1,67 +1,18 @@
-/* The driver: declared here, so that building needs no CUDA headers, and found when a device is first used. */
-#include "cuda/cuda.h"
+/* The driver, which is found when a device is first used, and the devices there are. */
+#include "cuda/driver.h"
 
 #include <dlfcn.h>
 
-int is_emulated, is_started;
-Stream the_stream;
+int is_emulated, gpu_count;
+Gpu gpus[MOST_GPUS];
+__thread Gpu *the_gpu = gpus;
 long long *index_error;
 char *staging;
+Driver driver;
 
 static long long emulated_index_error[4];
 static char emulated_staging[STAGING_BYTES];
-static void *context;
-static __thread int has_context; /* whether this thread has been given the context */
-static int overlaps_launches;    /* whether kernels may start before the one ahead has ended, as those of sm_90 */
-
-typedef struct {
-    unsigned id;
-    char padding[4];
-    union {
-        char room[64];
-        int allowed;
-    } value;
-} LaunchAttribute;
-
-typedef struct {
-    unsigned grid[3], block[3], shared;
-    Stream stream;
-    LaunchAttribute *attributes;
-    unsigned count;
-} LaunchConfiguration;
-
-enum { PROGRAMMATIC_SERIALIZATION = 6, NON_BLOCKING_STREAM = 1, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76,
-       PROCESSORS = 16, RELAXED_CAPTURE = 2 };
-
-static struct {
-    int (*init)(unsigned);
-    int (*driver_version)(int *);
-    int (*device_count)(int *);
-    int (*device_get)(int *, int);
-    int (*device_name)(char *, int, int);
-    int (*device_attribute)(int *, int, int);
-    int (*device_memory)(size_t *, int);
-    int (*context_retain)(void **, int);
-    int (*context_set)(void *);
-    int (*error_text)(int, const char **);
-    int (*stream_create)(Stream *, unsigned);
-    int (*stream_synchronize)(Stream);
-    int (*module_load)(Module *, const void *);
-    int (*module_function)(Function *, Module, const char *);
-    int (*launch)(const LaunchConfiguration *, Function, void **, void **);
-    int (*allocate)(DevicePointer *, size_t);
-    int (*free)(DevicePointer);
-    int (*allocate_host)(void **, size_t);
-    int (*to_device)(DevicePointer, const void *, size_t, Stream);
-    int (*to_host)(void *, DevicePointer, size_t, Stream);
-    int (*fill)(DevicePointer, unsigned char, size_t, Stream);
-    int (*begin_capture)(Stream, int);
-    int (*end_capture)(Stream, void **);
-    int (*graph_instantiate)(void **, void *, unsigned long long);
-    int (*graph_launch)(void *, Stream);
-    int (*graph_destroy)(void *);
-    int (*graph_free)(void *);
-} driver;
+static __thread Gpu *entered; /* the device whose context this thread has */
 
 static const struct {
     const char *name;
@@ -74,19 +25,35 @@ static const struct {
     {"cuDeviceGetName", &driver.device_name},
     {"cuDeviceGetAttribute", &driver.device_attribute},
     {"cuDeviceTotalMem_v2", &driver.device_memory},
+    {"cuDeviceGetUuid", &driver.device_uuid},
     {"cuDevicePrimaryCtxRetain", &driver.context_retain},
     {"cuCtxSetCurrent", &driver.context_set},
+    {"cuCtxSynchronize", &driver.context_synchronize},
     {"cuGetErrorString", &driver.error_text},
-    {"cuStreamCreate", &driver.stream_create},
+    {"cuStreamCreateWithPriority", &driver.stream_create},
+    {"cuCtxGetStreamPriorityRange", &driver.stream_priorities},
     {"cuStreamSynchronize", &driver.stream_synchronize},
-    {"cuModuleLoadData", &driver.module_load},
-    {"cuModuleGetFunction", &driver.module_function},
+    {"cuStreamQuery", &driver.stream_query},
+    {"cuStreamWaitEvent", &driver.stream_wait},
+    {"cuEventCreate", &driver.event_create},
+    {"cuEventRecord", &driver.event_record},
+    {"cuEventQuery", &driver.event_query},
+    {"cuEventSynchronize", &driver.event_synchronize},
+    {"cuEventElapsedTime", &driver.event_elapsed},
+    {"cuEventDestroy_v2", &driver.event_destroy},
+    {"cuLibraryLoadData", &driver.library_load},
+    {"cuLibraryGetKernel", &driver.library_kernel},
     {"cuLaunchKernelEx", &driver.launch},
     {"cuMemAlloc_v2", &driver.allocate},
     {"cuMemFree_v2", &driver.free},
-    {"cuMemAllocHost_v2", &driver.allocate_host},
+    {"cuMemGetInfo_v2", &driver.memory_info},
+    {"cuMemHostAlloc", &driver.allocate_host},
+    {"cuMemFreeHost", &driver.free_host},
     {"cuMemcpyHtoDAsync_v2", &driver.to_device},
     {"cuMemcpyDtoHAsync_v2", &driver.to_host},
+    {"cuMemcpyDtoDAsync_v2", &driver.within_device},
+    {"cuMemcpyPeerAsync", &driver.to_peer},
+    {"cuDeviceCanAccessPeer", &driver.can_reach_peer},
     {"cuMemsetD8Async", &driver.fill},
     {"cuStreamBeginCapture_v2", &driver.begin_capture},
     {"cuStreamEndCapture", &driver.end_capture},
@@ -111,16 +78,22 @@ failed(int result, const char *what)
 }
 
 int
-enter_context(void)
+enter_context_of(Gpu *gpu)
 {
-    if (is_emulated || has_context) {
+    if (is_emulated || entered == gpu) {
         return 0;
     }
-    if (failed(driver.context_set(context), "entering the context of the device")) {
+    if (failed(driver.context_set(gpu->context), "entering the context of a device")) {
         return -1;
     }
-    has_context = 1;
+    entered = gpu;
     return 0;
+}
+
+int
+enter_context(void)
+{
+    return enter_context_of(the_gpu);
 }
 
 static int
@@ -146,167 +119,136 @@ find_driver(void)
     return 0;
 }
 
-/* What start() returns of the first device. */
-static PyObject *
-described(int device, int count)
+/* Make a device ready for its first use. */
+static int
+start_gpu(Gpu *gpu)
 {
-    char name[256] = "";
-    int major = 0, minor = 0, version = 0, processors = 0;
-    size_t bytes = 0;
-    driver.device_name(name, sizeof(name), device);
-    driver.device_attribute(&major, CAPABILITY_MAJOR, device);
-    driver.device_attribute(&minor, CAPABILITY_MINOR, device);
-    driver.device_attribute(&processors, PROCESSORS, device);
-    driver.device_memory(&bytes, device);
-    driver.driver_version(&version);
-    overlaps_launches = major >= 9;
-    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:n,s:i,s:i}", "name", name, "major", major, "minor", minor,
-                         "multi_processor_count", processors, "total_memory", (Py_ssize_t)bytes, "driver_version",
-                         version, "device_count", count);
+    int major = 0;
+    gpu->index = (int)(gpu - gpus);
+    if (!is_emulated) {
+        if (failed(driver.device_get(&gpu->device, gpu->index), "asking for a device") ||
+            failed(driver.context_retain(&gpu->context, gpu->device), "making a context")) {
+            return -1;
+        }
+        driver.device_attribute(&major, CAPABILITY_MAJOR, gpu->device);
+        gpu->overlaps_launches = major >= 9;
+    }
+    gpu->is_started = 1;
+    return 0;
 }
 
-/* start(emulated): find the driver, and the first device; a dict of what is known of it */
-PyObject *
-module_start(PyObject *module, PyObject *args)
+int
+enter_gpu(int index)
 {
-    int device = 0, count = 0;
-    if (!PyArg_ParseTuple(args, "p", &is_emulated)) {
-        return NULL;
+    if (index < 0 || index >= gpu_count) {
+        PyErr_Format(PyExc_RuntimeError, "invalid device ordinal: cuda:%d is none of the %d GPUs there are", index,
+                     gpu_count);
+        return -1;
     }
+    if (!gpus[index].is_started && start_gpu(&gpus[index]) < 0) {
+        return -1;
+    }
+    the_gpu = &gpus[index];
+    return 0;
+}
+
+/* The words that kernels and copies of all devices use. */
+static int
+start_words(void)
+{
+    void *words;
     if (is_emulated) {
-        is_started = 1;
         index_error = emulated_index_error;
         staging = emulated_staging;
-        return Py_BuildValue("{s:s,s:i,s:i,s:i,s:n,s:i,s:i}", "name", "emulated device", "major", 0, "minor", 0,
-                             "multi_processor_count", 1, "total_memory", (Py_ssize_t)16 << 30, "driver_version", 0,
-                             "device_count", 1);
+        return 0;
     }
-    if (find_driver() < 0 || failed(driver.init(0), "starting the driver") ||
-        failed(driver.device_count(&count), "counting devices")) {
-        return NULL;
-    }
-    if (count == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "the NVIDIA driver is there, and no GPU. Use device='cpu'.");
-        return NULL;
-    }
-    void *words;
-    if (failed(driver.device_get(&device, 0), "asking for the device") ||
-        failed(driver.context_retain(&context, device), "making a context") || enter_context() < 0 ||
-        failed(driver.stream_create(&the_stream, NON_BLOCKING_STREAM), "making a stream") ||
-        failed(driver.allocate_host(&words, STAGING_BYTES + 4 * sizeof(long long)), "pinning memory")) {
-        return NULL;
+    if (enter_context() < 0 ||
+        failed(driver.allocate_host(&words, STAGING_BYTES + 4 * sizeof(long long), PORTABLE_MEMORY), "pinning memory")) {
+        return -1;
     }
     index_error = words;
     memset(index_error, 0, 4 * sizeof(long long));
     staging = (char *)(index_error + 4);
-    is_started = 1;
-    return described(device, count);
+    return 0;
 }
 
-char *
-driver_allocate(size_t bytes)
+/* start(emulated, how many of those): find the driver and the devices, and make the first ready; how many there are */
+PyObject *
+module_start(PyObject *module, PyObject *args)
 {
-    if (is_emulated) {
-        return aligned_alloc(512, (bytes + 511) & ~(size_t)511);
-    }
-    DevicePointer found = 0;
-    if (enter_context() < 0) {
-        PyErr_Clear();
+    int emulated_count;
+    if (!PyArg_ParseTuple(args, "pi", &is_emulated, &emulated_count)) {
         return NULL;
     }
-    return driver.allocate(&found, bytes) == 0 ? (char *)found : NULL;
+    gpu_count = emulated_count < 1 ? 1 : emulated_count;
+    if (!is_emulated && (find_driver() < 0 || failed(driver.init(0), "starting the driver") ||
+                         failed(driver.device_count(&gpu_count), "counting devices"))) {
+        return NULL;
+    }
+    if (gpu_count == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "the NVIDIA driver is there, and no GPU. Use device='cpu'.");
+        return NULL;
+    }
+    gpu_count = gpu_count > MOST_GPUS ? MOST_GPUS : gpu_count;
+    return enter_gpu(0) < 0 || start_words() < 0 ? NULL : PyLong_FromLong(gpu_count);
 }
 
-void
-driver_free(char *memory)
+/* describe(index): a dict of what is known of a device */
+PyObject *
+module_describe(PyObject *module, PyObject *index)
 {
-    if (is_emulated) {
-        free(memory);
-    }
-    else if (enter_context() == 0) {
-        driver.free((DevicePointer)memory); /* which waits for the device */
-    }
-    else {
-        PyErr_Clear();
-    }
-}
-
-int
-driver_copy_to_device(char *to, const void *from, size_t bytes)
-{
-    if (flush() < 0) {
-        return -1;
-    }
-    if (is_emulated) {
-        memcpy(to, from, bytes);
-        return 0;
-    }
-    if (enter_context() < 0) {
-        return -1;
-    }
-    int result = driver.to_device((DevicePointer)to, from, bytes, the_stream);
-    if (result == 0) {
-        result = driver.stream_synchronize(the_stream); /* the caller's memory may be gone after this */
-    }
-    return failed(result, "copying to the device") ? -1 : 0;
-}
-
-int
-driver_copy_to_host(void *to, const char *from, size_t bytes)
-{
-    int result;
-    if (flush() < 0) {
-        return -1;
-    }
-    if (is_emulated) {
-        memcpy(to, from, bytes);
-        return raise_index_error();
-    }
-    if (enter_context() < 0) {
-        return -1;
-    }
-    if (bytes <= STAGING_BYTES) { /* under the lock: there is one staging buffer */
-        result = driver.to_host(staging, (DevicePointer)from, bytes, the_stream);
-        result = result ? result : driver.stream_synchronize(the_stream);
-        memcpy(to, staging, bytes);
-    }
-    else {
-        Py_BEGIN_ALLOW_THREADS
-        result = driver.to_host(to, (DevicePointer)from, bytes, the_stream);
-        result = result ? result : driver.stream_synchronize(the_stream);
-        Py_END_ALLOW_THREADS
-    }
-    return failed(result, "copying to the host") ? -1 : raise_index_error();
-}
-
-int
-driver_fill_zero(char *memory, size_t bytes)
-{
-    if (is_emulated) {
-        memset(memory, 0, bytes);
-        return 0;
-    }
-    return enter_context() < 0 || failed(driver.fill((DevicePointer)memory, 0, bytes, the_stream), "filling memory")
-               ? -1
-               : 0;
-}
-
-int
-driver_synchronize(void)
-{
-    int result = 0;
-    if (flush() < 0) {
-        return -1;
+    char name[256] = "emulated device", uuid[16] = "";
+    int major = 0, minor = 0, version = 0, processors = 1;
+    size_t bytes = (size_t)16 << 30;
+    long number = PyLong_AsLong(index);
+    if ((number == -1 && PyErr_Occurred()) || enter_gpu((int)number) < 0) {
+        return NULL;
     }
     if (!is_emulated) {
-        if (enter_context() < 0) {
-            return -1;
-        }
-        Py_BEGIN_ALLOW_THREADS
-        result = driver.stream_synchronize(the_stream);
-        Py_END_ALLOW_THREADS
+        driver.device_name(name, sizeof(name), the_gpu->device);
+        driver.device_attribute(&major, CAPABILITY_MAJOR, the_gpu->device);
+        driver.device_attribute(&minor, CAPABILITY_MINOR, the_gpu->device);
+        driver.device_attribute(&processors, PROCESSORS, the_gpu->device);
+        driver.device_memory(&bytes, the_gpu->device);
+        driver.device_uuid(uuid, the_gpu->device);
+        driver.driver_version(&version);
     }
-    return failed(result, "waiting for the device") ? -1 : raise_index_error();
+    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:n,s:i,s:i,s:y#}", "name", name, "major", major, "minor", minor,
+                         "multi_processor_count", processors, "total_memory", (Py_ssize_t)bytes, "driver_version",
+                         version, "device_count", gpu_count, "uuid", uuid, (Py_ssize_t)sizeof(uuid));
+}
+
+/* enter(index): see Note [The device in use] */
+PyObject *
+module_enter(PyObject *module, PyObject *index)
+{
+    long number = PyLong_AsLong(index);
+    return (number == -1 && PyErr_Occurred()) || enter_gpu((int)number) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* can_reach_peer(index, other): whether one device sees the memory of another */
+PyObject *
+module_can_reach_peer(PyObject *module, PyObject *args)
+{
+    int index, other, can = 1;
+    if (!PyArg_ParseTuple(args, "ii", &index, &other) || enter_gpu(other) < 0 || enter_gpu(index) < 0) {
+        return NULL;
+    }
+    if (!is_emulated && failed(driver.can_reach_peer(&can, gpus[index].device, gpus[other].device), "asking a device")) {
+        return NULL;
+    }
+    return PyBool_FromLong(can && index != other);
+}
+
+/* free_memory(): the bytes that the device in use has left, and all it has */
+PyObject *
+module_free_memory(PyObject *module, PyObject *nothing)
+{
+    size_t left = ((size_t)16 << 30) - the_gpu->reserved, all = (size_t)16 << 30;
+    if (!is_emulated && (enter_context() < 0 || failed(driver.memory_info(&left, &all), "asking for memory"))) {
+        return NULL;
+    }
+    return Py_BuildValue("nn", (Py_ssize_t)left, (Py_ssize_t)all);
 }
 
 int
@@ -325,66 +267,7 @@ raise_index_error(void)
     return -1;
 }
 
-typedef void (*HostKernel)(const void *arguments, unsigned gx, unsigned gy, unsigned gz, unsigned block);
-
-int
-driver_launch(Function function, const unsigned *grid, unsigned block, void *arguments)
-{
-    if (is_emulated) {
-        HostKernel kernel;
-        memcpy(&kernel, &function, sizeof(kernel));
-        kernel(arguments, grid[0], grid[1], grid[2], block);
-        return 0;
-    }
-    LaunchAttribute attribute = {.id = PROGRAMMATIC_SERIALIZATION, .value.allowed = 1};
-    LaunchConfiguration configuration = {{grid[0], grid[1], grid[2]}, {block, 1, 1}, 0, the_stream,
-                                         &attribute, (unsigned)overlaps_launches};
-    void *list[] = {arguments};
-    return failed(driver.launch(&configuration, function, list, NULL), "launching a kernel") ? -1 : 0;
-}
-
-/* ---- graphs */
-
-int
-driver_begin_capture(void)
-{
-    return failed(driver.begin_capture(the_stream, RELAXED_CAPTURE), "recording a graph") ? -1 : 0;
-}
-
-int
-driver_end_capture(void **made)
-{
-    void *graph = NULL;
-    int result = driver.end_capture(the_stream, &graph);
-    if (made == NULL) { /* the error that is under way matters more */
-        if (result == 0) {
-            driver.graph_destroy(graph);
-        }
-        return 0;
-    }
-    if (failed(result, "recording a graph")) {
-        return -1;
-    }
-    result = driver.graph_instantiate(made, graph, 0);
-    driver.graph_destroy(graph);
-    return failed(result, "making a graph") ? -1 : 0;
-}
-
-int
-driver_launch_graph(void *graph)
-{
-    return failed(driver.graph_launch(graph, the_stream), "launching a graph") ? -1 : 0;
-}
-
-void
-driver_free_graph(void *graph)
-{
-    if (graph != NULL && !is_emulated) {
-        driver.graph_free(graph);
-    }
-}
-
-/* load(cubin, names): the addresses of its kernels */
+/* load(cubin, names): its kernels, which run on every device */
 PyObject *
 module_load(PyObject *module, PyObject *args)
 {
@@ -393,32 +276,20 @@ module_load(PyObject *module, PyObject *args)
     PyObject *names;
     Module loaded;
     if (!PyArg_ParseTuple(args, "y#O!", &data, &size, &PyTuple_Type, &names) || enter_context() < 0 ||
-        failed(driver.module_load(&loaded, data), "loading a kernel")) {
+        failed(driver.library_load(&loaded, data, NULL, NULL, 0, NULL, NULL, 0), "loading a kernel")) {
         return NULL;
     }
     PyObject *found = PyTuple_New(PyTuple_GET_SIZE(names));
     for (Py_ssize_t k = 0; found != NULL && k < PyTuple_GET_SIZE(names); k++) {
         const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, k));
         Function function = NULL;
-        if (name == NULL || failed(driver.module_function(&function, loaded, name), name)) {
+        if (name == NULL || failed(driver.library_kernel(&function, loaded, name), name)) {
             Py_CLEAR(found);
             break;
         }
         PyTuple_SET_ITEM(found, k, PyLong_FromVoidPtr(function));
     }
     return found;
-}
-
-PyObject *
-module_synchronize(PyObject *module, PyObject *nothing)
-{
-    return driver_synchronize() < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-PyObject *
-module_stream(PyObject *module, PyObject *nothing)
-{
-    return PyLong_FromVoidPtr(the_stream);
 }
 
 PyObject *

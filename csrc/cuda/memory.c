@@ -1,8 +1,10 @@
 /* Memory of the device, in size classes, each of which hands out its lowest free block.
  *
  * Lowest first, because a program that asks for memory and returns it in the same order again then gets the same
- * addresses again, step after step; a stack of free blocks would hand them out in another order every time. A block that
- * is returned can be handed out at once: whatever is launched later runs later, there being one stream.
+ * addresses again, step after step; a stack of free blocks would hand them out in another order every time.
+ *
+ * A block belongs to the stream on which it was first asked for, and goes back to it. It can be handed out there at once,
+ * because whatever that stream is given later runs later. What other streams use it for, they say (held.c).
  */
 #include "cuda/cuda.h"
 
@@ -17,13 +19,11 @@ typedef struct {
     int count, room, lowest; /* lowest: no word before this one has a bit set */
 } Bin;
 
-static Bin bins[BINS];
-static char *slab;
-static size_t slab_left;
-static struct {
-    size_t allocated, reserved, most_allocated, most_reserved, limit;
-    long long allocations, driver_allocations, retries, out_of_memory;
-} memory;
+struct Pool {
+    Bin bins[BINS];
+    char *slab;
+    size_t slab_left;
+};
 
 PyObject *out_of_memory_error;
 
@@ -44,67 +44,81 @@ bin_of(size_t bytes, size_t *rounded)
 static char *
 reserve(size_t bytes)
 {
-    if (memory.limit && memory.reserved + bytes > memory.limit) {
+    Gpu *gpu = the_gpu;
+    if (gpu->limit && gpu->reserved + bytes > gpu->limit) {
         return NULL;
     }
     char *found = driver_allocate(bytes);
     if (found != NULL) {
-        memory.driver_allocations++;
-        memory.reserved += bytes;
-        memory.most_reserved = memory.most_reserved > memory.reserved ? memory.most_reserved : memory.reserved;
+        gpu->driver_allocations++;
+        gpu->reserved += bytes;
+        gpu->most_reserved = gpu->most_reserved > gpu->reserved ? gpu->most_reserved : gpu->reserved;
     }
     return found;
 }
 
-/* Give free blocks that lie in no slab back to the driver, after what was asked of them. */
+/* Give free blocks of a size class that lie in no slab back to the driver. */
+static void
+give_back_bin(Bin *bin)
+{
+    int kept = 0;
+    if (bin->count == 0 || bin->blocks[0]->size <= LARGEST_IN_SLAB) {
+        return;
+    }
+    for (int k = 0; k < bin->count; k++) {
+        Block *block = bin->blocks[k];
+        if (bin->free[k / 64] >> (k % 64) & 1) {
+            the_gpu->reserved -= block->size;
+            driver_free(block->data);
+            free(block);
+        }
+        else {
+            block->index = kept;
+            bin->blocks[kept++] = block;
+        }
+    }
+    bin->count = kept;
+    bin->lowest = 0;
+    memset(bin->free, 0, bin->room / 64 * sizeof(uint64_t));
+}
+
+/* The same for all streams of the device in use, after everything that was asked of them. */
 static void
 give_back(void)
 {
-    if (flush() < 0) {
-        PyErr_Clear(); /* an error of the device, which the next look at it meets again */
+    const Gpu *gpu = the_gpu;
+    look_at_held(1);
+    for (int k = 0; k < lane_count; k++) {
+        if (lanes[k]->gpu == gpu && wait_for_lane(lanes[k]) < 0) {
+            PyErr_Clear(); /* an error of the device, which the next look at it meets again */
+        }
     }
-    for (int b = 0; b < BINS; b++) {
-        Bin *bin = &bins[b];
-        int kept = 0;
-        if (bin->count == 0 || bin->blocks[0]->size <= LARGEST_IN_SLAB) {
-            continue;
+    for (int k = 0; k < lane_count; k++) {
+        Pool *pool = lanes[k]->gpu == gpu ? lanes[k]->pool : NULL;
+        for (int b = 0; pool != NULL && b < BINS; b++) {
+            give_back_bin(&pool->bins[b]);
         }
-        for (int k = 0; k < bin->count; k++) {
-            Block *block = bin->blocks[k];
-            if (bin->free[k / 64] >> (k % 64) & 1) {
-                memory.reserved -= block->size;
-                driver_free(block->data);
-                free(block);
-            }
-            else {
-                block->index = kept;
-                bin->blocks[kept++] = block;
-            }
-        }
-        bin->count = kept;
-        bin->lowest = 0;
-        memset(bin->free, 0, bin->room / 64 * sizeof(uint64_t));
     }
 }
 
 static char *
-find_memory(size_t bytes)
+find_memory(Pool *pool, size_t bytes)
 {
     size_t wanted = bytes <= LARGEST_IN_SLAB ? SLAB_BYTES : bytes;
-    if (bytes <= LARGEST_IN_SLAB && slab_left >= bytes) {
-        slab_left -= bytes;
-        slab += bytes;
-        return slab - bytes;
+    if (bytes <= LARGEST_IN_SLAB && pool->slab_left >= bytes) {
+        pool->slab_left -= bytes;
+        pool->slab += bytes;
+        return pool->slab - bytes;
     }
     char *found = reserve(wanted);
     if (found == NULL) { /* once more, with what is kept for later given back */
-        memory.retries++;
+        the_gpu->retries++;
         give_back();
         found = reserve(wanted);
     }
     if (found != NULL && bytes <= LARGEST_IN_SLAB) {
-        slab = found + bytes;
-        slab_left = SLAB_BYTES - bytes;
+        pool->slab = found + bytes;
+        pool->slab_left = SLAB_BYTES - bytes;
     }
     return found;
 }
@@ -131,67 +145,101 @@ make_room(Bin *bin)
 }
 
 static void
-count_allocated(size_t bytes)
+count_allocated(Gpu *gpu, size_t bytes)
 {
-    memory.allocations++;
-    memory.allocated += bytes;
-    memory.most_allocated = memory.most_allocated > memory.allocated ? memory.most_allocated : memory.allocated;
+    gpu->allocations++;
+    gpu->allocated += bytes;
+    gpu->most_allocated = gpu->most_allocated > gpu->allocated ? gpu->most_allocated : gpu->allocated;
 }
 
 static Block *
 raise_out_of_memory(size_t bytes)
 {
-    memory.out_of_memory++;
+    the_gpu->out_of_memory++;
     PyErr_Format(out_of_memory_error == NULL ? PyExc_MemoryError : out_of_memory_error,
                  "CUDA out of memory. Tried to allocate %zu bytes: %zu are in use by tensors, and %zu are reserved. Use "
                  "smaller batches, or drop tensors (and losses that keep their graphs) that are no longer needed.",
-                 bytes, memory.allocated, memory.reserved);
+                 bytes, the_gpu->allocated, the_gpu->reserved);
     return NULL;
+}
+
+/* The lowest free block of a size class; NULL: there is none. */
+static Block *
+take_free(Bin *bin)
+{
+    int words = (bin->count + 63) / 64;
+    while (bin->lowest < words && bin->free[bin->lowest] == 0) {
+        bin->lowest++;
+    }
+    if (bin->lowest >= words) {
+        return NULL;
+    }
+    int bit = __builtin_ctzll(bin->free[bin->lowest]);
+    bin->free[bin->lowest] &= bin->free[bin->lowest] - 1;
+    Block *block = bin->blocks[bin->lowest * 64 + bit];
+    block->references = 1;
+    return block;
 }
 
 Block *
 block_new(size_t bytes)
 {
     size_t rounded;
+    Lane *lane = lane_now();
+    if (lane == NULL || (lane->pool == NULL && (lane->pool = calloc(1, sizeof(Pool))) == NULL)) {
+        return PyErr_Occurred() ? NULL : (Block *)PyErr_NoMemory();
+    }
+    if (held_count) {
+        look_at_held(0);
+    }
     if (bytes > (size_t)1 << 46) {
         return raise_out_of_memory(bytes);
     }
     int number = bin_of(bytes, &rounded);
-    Bin *bin = &bins[number];
-    int words = (bin->count + 63) / 64;
-    while (bin->lowest < words && bin->free[bin->lowest] == 0) {
-        bin->lowest++;
-    }
-    if (bin->lowest < words) {
-        int bit = __builtin_ctzll(bin->free[bin->lowest]);
-        bin->free[bin->lowest] &= bin->free[bin->lowest] - 1;
-        Block *block = bin->blocks[bin->lowest * 64 + bit];
-        block->references = 1;
-        count_allocated(rounded);
+    Bin *bin = &lane->pool->bins[number];
+    Block *block = take_free(bin);
+    if (block != NULL) {
+        count_allocated(lane->gpu, rounded);
         return block;
     }
-    Block *block = calloc(1, sizeof(Block));
-    char *data = block == NULL || make_room(bin) < 0 ? NULL : find_memory(rounded);
-    if (data == NULL) {
-        free(block);
+    char *data = find_memory(lane->pool, rounded); /* Python's lock may be free meanwhile */
+    block = data == NULL || make_room(bin) < 0 ? NULL : calloc(1, sizeof(Block));
+    if (block == NULL) {
         return raise_out_of_memory(bytes);
     }
-    *block = (Block){.data = data, .size = rounded, .references = 1, .bin = number, .index = bin->count};
+    *block = (Block){.data = data, .size = rounded, .references = 1, .bin = number, .index = bin->count, .lane = lane};
     bin->blocks[bin->count++] = block;
-    count_allocated(rounded);
+    count_allocated(lane->gpu, rounded);
     return block;
 }
 
 Block *
 block_lent(char *data, PyObject *owner)
 {
-    Block *block = calloc(1, sizeof(Block));
+    Lane *lane = lane_now();
+    Block *block = lane == NULL ? NULL : calloc(1, sizeof(Block));
     if (block == NULL) {
-        PyErr_NoMemory();
-        return NULL;
+        return PyErr_Occurred() ? NULL : (Block *)PyErr_NoMemory();
     }
-    *block = (Block){.data = data, .references = 1, .owner = Py_NewRef(owner)};
+    *block = (Block){.data = data, .references = 1, .owner = Py_NewRef(owner), .lane = lane};
     return block;
+}
+
+void
+block_put_back(Block *block)
+{
+    if (block->owner != NULL) {
+        PyObject *owner = block->owner;
+        free(block);
+        Py_DECREF(owner);
+        return;
+    }
+    Bin *bin = &block->lane->pool->bins[block->bin];
+    block->lane->gpu->allocated -= block->size;
+    bin->free[block->index / 64] |= 1ull << (block->index % 64);
+    if (block->index / 64 < bin->lowest) {
+        bin->lowest = block->index / 64;
+    }
 }
 
 void
@@ -200,56 +248,43 @@ block_release(Block *block)
     if (block == NULL || --block->references) {
         return;
     }
-    if (block->owner != NULL) {
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback); /* an array may be freed while an exception is under way */
-        if (flush() < 0) {
-            PyErr_Clear();
-        }
-        PyErr_Restore(type, value, traceback);
-        Py_DECREF(block->owner);
-        free(block);
-        return;
+    if (block->has_uses || block->owner != NULL) {
+        hold_block(block);
     }
-    Bin *bin = &bins[block->bin];
-    memory.allocated -= block->size;
-    bin->free[block->index / 64] |= 1ull << (block->index % 64);
-    if (block->index / 64 < bin->lowest) {
-        bin->lowest = block->index / 64;
+    else {
+        block_put_back(block);
     }
 }
 
-/* ---- questions */
+/* ---- questions, about the device in use */
 
 PyObject *
 module_memory_stats(PyObject *module, PyObject *nothing)
 {
-    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:L,s:L,s:L,s:L}", "allocated", (Py_ssize_t)memory.allocated, "reserved",
-                         (Py_ssize_t)memory.reserved, "most_allocated", (Py_ssize_t)memory.most_allocated,
-                         "most_reserved", (Py_ssize_t)memory.most_reserved, "allocations", memory.allocations,
-                         "driver_allocations", memory.driver_allocations, "retries", memory.retries, "out_of_memory",
-                         memory.out_of_memory);
+    const Gpu *gpu = the_gpu;
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:L,s:L,s:L,s:L,s:i}", "allocated", (Py_ssize_t)gpu->allocated, "reserved",
+                         (Py_ssize_t)gpu->reserved, "most_allocated", (Py_ssize_t)gpu->most_allocated,
+                         "most_reserved", (Py_ssize_t)gpu->most_reserved, "allocations", gpu->allocations,
+                         "driver_allocations", gpu->driver_allocations, "retries", gpu->retries, "out_of_memory",
+                         gpu->out_of_memory, "held", held_count);
 }
 
 PyObject *
 module_reset_peak(PyObject *module, PyObject *nothing)
 {
-    memory.most_allocated = memory.allocated;
-    memory.most_reserved = memory.reserved;
+    the_gpu->most_allocated = the_gpu->allocated;
+    the_gpu->most_reserved = the_gpu->reserved;
     Py_RETURN_NONE;
 }
 
 PyObject *
 module_empty_cache(PyObject *module, PyObject *nothing)
 {
-    if (driver_synchronize() < 0) {
-        return NULL;
-    }
     give_back();
     Py_RETURN_NONE;
 }
 
-/* set_memory_limit(bytes): reserve no more than that; 0: whatever there is */
+/* set_memory_limit(bytes): reserve no more than that on the device in use; 0: whatever there is */
 PyObject *
 module_set_memory_limit(PyObject *module, PyObject *bytes)
 {
@@ -257,6 +292,29 @@ module_set_memory_limit(PyObject *module, PyObject *bytes)
     if (limit == (size_t)-1 && PyErr_Occurred()) {
         return NULL;
     }
-    memory.limit = limit;
+    the_gpu->limit = limit;
     Py_RETURN_NONE;
+}
+
+/* memory_blocks(): (address, bytes, stream, whether it is free) of every block of the device in use */
+PyObject *
+module_memory_blocks(PyObject *module, PyObject *nothing)
+{
+    PyObject *found = PyList_New(0);
+    for (int k = 0; found != NULL && k < lane_count; k++) {
+        const Pool *pool = lanes[k]->gpu == the_gpu ? lanes[k]->pool : NULL;
+        for (int b = 0; pool != NULL && b < BINS; b++) {
+            const Bin *bin = &pool->bins[b];
+            for (int n = 0; found != NULL && n < bin->count; n++) {
+                PyObject *row = Py_BuildValue("KniO", (unsigned long long)(uintptr_t)bin->blocks[n]->data,
+                                              (Py_ssize_t)bin->blocks[n]->size, lanes[k]->number,
+                                              bin->free[n / 64] >> (n % 64) & 1 ? Py_True : Py_False);
+                if (row == NULL || PyList_Append(found, row) < 0) {
+                    Py_CLEAR(found);
+                }
+                Py_XDECREF(row);
+            }
+        }
+    }
+    return found;
 }

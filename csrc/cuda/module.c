@@ -31,6 +31,31 @@ module_zero(PyObject *module, PyObject *object)
 static PyMethodDef functions[] = {
     {"start", module_start, METH_VARARGS},
     {"load", module_load, METH_VARARGS},
+    {"describe", module_describe, METH_O},
+    {"enter", module_enter, METH_O},
+    {"can_reach_peer", module_can_reach_peer, METH_VARARGS},
+    {"free_memory", module_free_memory, METH_NOARGS},
+    {"start_lanes", module_start_lanes, METH_VARARGS},
+    {"new_lane", module_new_lane, METH_VARARGS},
+    {"lane_handle", module_lane_handle, METH_O},
+    {"lane_is_idle", module_lane_is_idle, METH_O},
+    {"synchronize_lane", module_synchronize_lane, METH_O},
+    {"wait_lane", module_wait_lane, METH_VARARGS},
+    {"sleep", module_sleep, METH_VARARGS},
+    {"close_gate", module_close_gate, METH_O},
+    {"open_gates", module_open_gates, METH_NOARGS},
+    {"record_stream", module_record_stream, METH_VARARGS},
+    {"pinned", module_pinned, METH_O},
+    {"is_pinned", module_is_pinned, METH_O},
+    {"copy_later", module_copy_later, METH_VARARGS},
+    {"copy_to_peer", module_copy_to_peer, METH_VARARGS},
+    {"to_dlpack", module_to_dlpack, METH_VARARGS},
+    {"from_dlpack", module_from_dlpack, METH_O},
+    {"capsule_device", module_capsule_device, METH_O},
+    {"let_wait", module_let_wait, METH_O},
+    {"wait_for", module_wait_for, METH_O},
+    {"memory_blocks", module_memory_blocks, METH_NOARGS},
+    {"set_class", module_set_class, METH_VARARGS},
     {"setup", module_setup, METH_VARARGS},
     {"set_bfloat16", module_set_bfloat16, METH_O},
     {"synchronize", module_synchronize, METH_NOARGS},
@@ -57,6 +82,11 @@ static PyMethodDef functions[] = {
     {"sum_to", FAST(module_sum_to)},
     {"start_blas", module_start_blas, METH_O},
     {"matmul", FAST(module_matmul)},
+    {"start_light", module_start_light, METH_O},
+    {"allow_tf32", module_allow_tf32, METH_O},
+    {"linear", FAST(module_linear)},
+    {"start_dnn", module_start_dnn, METH_O},
+    {"convolution", module_convolution, METH_VARARGS},
     {NULL},
 };
 
@@ -74,7 +104,7 @@ PyInit__cuda(void)
     import_array();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddType(module, &Array_Type) < 0 || PyModule_AddType(module, &Elementwise_Type) < 0 ||
-        PyModule_AddType(module, &Kernel_Type) < 0) {
+        PyModule_AddType(module, &Kernel_Type) < 0 || PyModule_AddType(module, &Event_Type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

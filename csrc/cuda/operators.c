@@ -45,6 +45,7 @@ contiguous(Array *array)
     if (array->is_contiguous) {
         return (Array *)Py_NewRef(array);
     }
+    use_gpu_of(array);
     Array *copy = array_new(array->dtype, array->nd, array->dims, NULL);
     if (copy != NULL && copy_into(copy, array) < 0) {
         Py_CLEAR(copy);

@@ -1,25 +1,17 @@
 /* Matrix products: by cuBLAS, which is found when the first one is asked for; on the emulated device in plain loops. */
 #include "cuda/cuda.h"
+#include "cuda/product.h"
 
 #include <complex.h>
 #include <dlfcn.h>
 
 typedef void *Handle;
 
-static Handle handle;
 static int (*blas_create)(Handle *), (*blas_set_stream)(Handle, Stream), (*blas_set_workspace)(Handle, void *, size_t);
 
 typedef int (*BatchedProduct)(Handle, int, int, int, int, int, const void *, const void *, int, long long, const void *,
                               int, long long, const void *, void *, int, long long, int);
 static BatchedProduct batched[4]; /* float32, float64, complex64, complex128 */
-
-/* One call, in the terms of cuBLAS: column by column. */
-typedef struct {
-    int transposes_a, transposes_b, m, n, k, lda, ldb, ldc, batch, type;
-    long long step_a, step_b, step_c;
-    const void *a, *b;
-    void *c;
-} Product;
 
 #define LOOPS(T)                                                                                                       \
     for (int z = 0; z < p->batch; z++) {                                                                               \
@@ -48,6 +40,24 @@ multiply_on_host(const Product *p)
     }
 }
 
+/* The handle of the stream that is being sent to: it has a workspace of its own. */
+static Handle
+handle_now(void)
+{
+    if (the_lane->blas == NULL) {
+        Handle made = NULL;
+        char *workspace = workspace_of(the_lane);
+        if (workspace != NULL && blas_create(&made) == 0 && blas_set_stream(made, the_stream) == 0 &&
+            blas_set_workspace(made, workspace, WORKSPACE_BYTES) == 0) {
+            the_lane->blas = made;
+        }
+        else {
+            PyErr_SetString(PyExc_RuntimeError, "cuBLAS could not be started on this device");
+        }
+    }
+    return the_lane->blas;
+}
+
 int
 issue_product(const void *product)
 {
@@ -61,7 +71,8 @@ issue_product(const void *product)
     int is_double = p->type == CODE_F64 || p->type == CODE_C128;
     const void *one = is_double ? (const void *)&doubles[0] : &singles[0];
     const void *zero = is_double ? (const void *)&doubles[1] : &singles[1];
-    int result = enter_context() < 0
+    Handle handle = handle_now();
+    int result = handle == NULL
                      ? -1
                      : batched[p->type - CODE_F32](handle, p->transposes_a, p->transposes_b, p->m, p->n, p->k, one, p->a,
                                                    p->lda, p->step_a, p->b, p->ldb, p->step_b, zero, p->c, p->ldc,
@@ -71,8 +82,6 @@ issue_product(const void *product)
     }
     return result ? -1 : 0;
 }
-
-#define WORKSPACE_BYTES ((size_t)32 << 20)
 
 /* start_blas(path) */
 PyObject *
@@ -94,11 +103,8 @@ module_start_blas(PyObject *module, PyObject *path)
     for (int k = 0; k < 4; k++) {
         *(void **)&batched[k] = dlsym(library, names[k]);
     }
-    char *workspace = enter_context() < 0 ? NULL : driver_allocate(WORKSPACE_BYTES);
-    if (blas_create == NULL || blas_set_stream == NULL || blas_set_workspace == NULL || batched[3] == NULL ||
-        workspace == NULL || blas_create(&handle) || blas_set_stream(handle, the_stream) ||
-        blas_set_workspace(handle, workspace, WORKSPACE_BYTES)) {
-        PyErr_SetString(PyExc_RuntimeError, "cuBLAS could not be started on this device");
+    if (blas_create == NULL || blas_set_stream == NULL || blas_set_workspace == NULL || batched[3] == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this is no cuBLAS that undertow knows: functions of it are missing");
         return NULL;
     }
     Py_RETURN_NONE;
@@ -199,7 +205,9 @@ multiply(Array *a, Array *b, Array *out)
                  .step_a = in_b == 1 ? 0 : of_b / item, .step_b = in_a == 1 ? 0 : of_a / item,
                  .step_c = (long long)m * n, .a = right->data, .b = left->data, .c = out->data};
     static const unsigned grid[] = {1, 1, 1};
-    int status = enqueue(PRODUCT_ENTRY, NULL, grid, 1, &p, sizeof(p), (double)m * n * k * p.batch > 5e8);
+    int is_long = (double)m * n * k * p.batch > 5e8;
+    int status = light_takes(p.type) ? enqueue_light(&p, NULL, is_long)
+                                     : enqueue(PRODUCT_ENTRY, NULL, grid, 1, &p, sizeof(p), is_long);
     Py_DECREF(left);
     Py_DECREF(right);
     return status < 0 ? NULL : (Array *)Py_NewRef(out);
@@ -216,7 +224,8 @@ module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     Array *a = (Array *)given[0], *b = (Array *)given[1];
     npy_intp dims[MOST_DIMS];
-    if (a->nd < 2 || b->nd < 2 || a->code != b->code || a->code < CODE_F32 || a->code > CODE_C128 || !a->size || !b->size) {
+    int is_known = (a->code >= CODE_F32 && a->code <= CODE_C128) || light_takes(a->code);
+    if (a->nd < 2 || b->nd < 2 || a->code != b->code || !is_known || !a->size || !b->size) {
         PyErr_SetString(PyExc_NotImplementedError, "a product of arrays of these shapes or dtypes on cuda");
         return NULL;
     }

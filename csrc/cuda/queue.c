@@ -1,4 +1,4 @@
-/* The queue of launches. What is asked of the device is written down, and sent when somebody looks at the device, when
+/* The queues of launches, one for each stream. What is asked of a stream is written down, and sent when somebody looks at the device, when
  * enough has come together, or behind work that takes the device long.
  *
  * A queue that holds the same as one before it, to the last byte (the same kernels, grids, addresses and numbers, in the
@@ -17,39 +17,36 @@
 #define MOST_REMEMBERED_BYTES ((size_t)64 << 20)
 #define SEED 1469598103934665603ull
 
-typedef struct {
-    int kind;
-    unsigned size; /* of the arguments that follow, a multiple of 8 */
-    unsigned grid[3], block;
-    Function function;
-} Entry;
-
-typedef struct Sequence {
+struct Sequence {
     uint64_t hash;
+    const Lane *lane; /* that it was sent to: workspaces of libraries are a stream's own */
     size_t bytes;
     int seen;
     char *data;
     void *graph;
     struct Sequence *next;
-} Sequence;
+};
 
-static char *queue;
-static size_t filled, remembered_bytes;
-static int waiting, remembered;
+static size_t remembered_bytes;
+static int remembered;
 static int limit = 128; /* entries that are sent together; 0: each at once */
 static int is_blocking; /* whether each is waited for, too */
-static uint64_t hash = SEED;
 static Sequence *table[BUCKETS];
 static struct {
     long long launches, flushes, graphs, captures;
 } counted;
 
-static int
+int
 issue(const Entry *entry)
 {
     const void *arguments = entry + 1;
     if (entry->kind == PRODUCT_ENTRY) {
         return issue_product(arguments);
+    }
+    if (entry->kind == CALL_ENTRY) { /* of a library, by a function of ours */
+        int (*call)(const void *);
+        memcpy(&call, &entry->function, sizeof(call));
+        return call(arguments);
     }
     if (entry->kind == ZERO_ENTRY) {
         const Zero *zero = arguments;
@@ -59,10 +56,13 @@ issue(const Entry *entry)
 }
 
 static int
-issue_all(void)
+issue_all(Lane *lane)
 {
-    for (size_t at = 0; at < filled;) {
-        const Entry *entry = (const Entry *)(queue + at);
+    if (is_emulated) {
+        return emulate(lane, lane->queue, lane->filled);
+    }
+    for (size_t at = 0; at < lane->filled;) {
+        const Entry *entry = (const Entry *)(lane->queue + at);
         if (issue(entry) < 0) {
             return -1;
         }
@@ -73,8 +73,8 @@ issue_all(void)
 
 /* ---- what was sent before */
 
-static void
-forget_all(void)
+void
+forget_graphs(void)
 {
     for (int k = 0; k < BUCKETS; k++) {
         while (table[k] != NULL) {
@@ -90,43 +90,45 @@ forget_all(void)
 }
 
 static Sequence *
-find_sequence(void)
+find_sequence(const Lane *lane)
 {
-    Sequence *found = table[hash % BUCKETS];
-    while (found != NULL && !(found->hash == hash && found->bytes == filled && memcmp(found->data, queue, filled) == 0)) {
+    Sequence *found = table[lane->hash % BUCKETS];
+    while (found != NULL && !(found->hash == lane->hash && found->lane == lane && found->bytes == lane->filled &&
+                              memcmp(found->data, lane->queue, lane->filled) == 0)) {
         found = found->next;
     }
     return found;
 }
 
 static void
-remember(void)
+remember(const Lane *lane)
 {
-    if (remembered >= MOST_REMEMBERED || remembered_bytes + filled > MOST_REMEMBERED_BYTES) {
-        forget_all(); /* those in use come back at once */
+    if (remembered >= MOST_REMEMBERED || remembered_bytes + lane->filled > MOST_REMEMBERED_BYTES) {
+        forget_graphs(); /* those in use come back at once */
     }
     Sequence *made = calloc(1, sizeof(Sequence));
-    char *data = malloc(filled);
+    char *data = malloc(lane->filled);
     if (made == NULL || data == NULL) { /* then it is met as a new one next time */
         free(made);
         free(data);
         return;
     }
-    memcpy(data, queue, filled);
-    *made = (Sequence){.hash = hash, .bytes = filled, .data = data, .next = table[hash % BUCKETS]};
-    table[hash % BUCKETS] = made;
+    memcpy(data, lane->queue, lane->filled);
+    Sequence **bucket = &table[lane->hash % BUCKETS];
+    *made = (Sequence){.hash = lane->hash, .lane = lane, .bytes = lane->filled, .data = data, .next = *bucket};
+    *bucket = made;
     remembered++;
-    remembered_bytes += filled;
+    remembered_bytes += lane->filled;
 }
 
 /* Send the queue while the driver records it, and launch what it has recorded. */
 static int
-capture(Sequence *sequence)
+capture(Lane *lane, Sequence *sequence)
 {
     if (driver_begin_capture() < 0) {
         return -1;
     }
-    int failed_to_issue = issue_all() < 0;
+    int failed_to_issue = issue_all(lane) < 0;
     if (driver_end_capture(failed_to_issue ? NULL : &sequence->graph) < 0 || failed_to_issue) {
         return -1;
     }
@@ -135,82 +137,110 @@ capture(Sequence *sequence)
 }
 
 static int
-send(void)
+send(Lane *lane)
 {
-    if (waiting < 3 || limit == 0) {
-        return issue_all();
+    if (lane->waiting < 3 || limit == 0) {
+        return issue_all(lane);
     }
-    Sequence *sequence = find_sequence();
+    Sequence *sequence = find_sequence(lane);
     if (sequence == NULL) {
-        remember();
-        return issue_all();
+        remember(lane);
+        return issue_all(lane);
     }
     if (sequence->graph != NULL) {
         counted.graphs++;
-        return is_emulated ? issue_all() : driver_launch_graph(sequence->graph);
+        return is_emulated ? issue_all(lane) : driver_launch_graph(sequence->graph);
     }
     if (++sequence->seen < 2) {
-        return issue_all();
+        return issue_all(lane);
     }
     if (is_emulated) {
         sequence->graph = sequence; /* stands for one */
         counted.captures++;
-        return issue_all();
+        return issue_all(lane);
     }
-    return capture(sequence);
+    return capture(lane, sequence);
+}
+
+int
+flush_lane(Lane *lane)
+{
+    if (lane->waiting == 0) {
+        return 0;
+    }
+    int status = send_to(lane) < 0 ? -1 : send(lane);
+    counted.flushes++;
+    lane->filled = 0;
+    lane->waiting = 0;
+    lane->hash = SEED;
+    return status;
 }
 
 int
 flush(void)
 {
-    if (waiting == 0) {
-        return 0;
+    Lane *lane = lane_now();
+    return lane == NULL ? -1 : flush_lane(lane);
+}
+
+int
+flush_all(void)
+{
+    int status = 0;
+    for (int k = 0; k < lane_count; k++) {
+        if (flush_lane(lanes[k]) < 0) {
+            status = -1; /* the others are sent all the same */
+        }
     }
-    int status = enter_context() < 0 ? -1 : send();
-    counted.flushes++;
-    filled = 0;
-    waiting = 0;
-    hash = SEED;
     return status;
 }
 
 /* ---- what is asked for */
 
 static void
-mix(const void *data, size_t bytes)
+mix(Lane *lane, const void *data, size_t bytes)
 {
     const uint64_t *words = data;
+    uint64_t hash = lane->hash;
     for (size_t k = 0; k < bytes / 8; k++) {
         hash = (hash ^ words[k]) * 0x9E3779B97F4A7C15ull;
         hash ^= hash >> 29;
     }
+    lane->hash = hash;
 }
 
 int
 enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size, int is_long)
 {
     size_t padded = (size + 7) & ~(size_t)7;
-    if (queue == NULL && (queue = malloc(QUEUE_BYTES)) == NULL) {
-        PyErr_NoMemory();
+    Lane *lane = lane_now();
+    if (lane == NULL || (is_emulated && gpu_count > 1 && check_emulated_pointers(lane, arguments, size) < 0)) {
         return -1;
     }
-    if (filled + sizeof(Entry) + padded > QUEUE_BYTES && flush() < 0) {
+    if (lane->queue == NULL) {
+        lane->hash = SEED;
+        if ((lane->queue = malloc(QUEUE_BYTES)) == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    if (lane->filled + sizeof(Entry) + padded > QUEUE_BYTES && flush_lane(lane) < 0) {
         return -1;
     }
-    Entry *entry = (Entry *)(queue + filled);
+    Entry *entry = (Entry *)(lane->queue + lane->filled);
     memset(entry, 0, sizeof(Entry) + padded);
     *entry = (Entry){.kind = kind, .size = (unsigned)padded, .block = block, .function = function};
     memcpy(entry->grid, grid, sizeof(entry->grid));
     memcpy(entry + 1, arguments, size);
-    filled += sizeof(Entry) + padded;
-    waiting++;
+    lane->filled += sizeof(Entry) + padded;
+    lane->waiting++;
     counted.launches++;
     if (limit == 0) {
-        int status = flush();
-        return status == 0 && is_blocking ? driver_synchronize() : status;
+        int status = flush_lane(lane);
+        return status == 0 && is_blocking ? (wait_for_lane(lane) < 0 ? -1 : raise_index_error()) : status;
     }
-    mix(entry, sizeof(Entry) + padded);
-    return waiting >= limit || is_long ? flush() : 0;
+    mix(lane, entry, sizeof(Entry) + padded);
+    return lane->waiting >= limit || is_long ? flush_lane(lane) : 0;
 }
 
 int
@@ -223,10 +253,11 @@ enqueue_zero(char *memory, size_t bytes)
 
 /* ---- the module's */
 
+/* flush(): send what was asked of all streams */
 PyObject *
 module_flush(PyObject *module, PyObject *nothing)
 {
-    return flush() < 0 ? NULL : Py_NewRef(Py_None);
+    return flush_all() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* set_launch_mode(entries that are sent together, whether each is waited for) */
@@ -234,7 +265,7 @@ PyObject *
 module_set_launch_mode(PyObject *module, PyObject *args)
 {
     int entries, blocking;
-    if (!PyArg_ParseTuple(args, "ip", &entries, &blocking) || flush() < 0) {
+    if (!PyArg_ParseTuple(args, "ip", &entries, &blocking) || flush_all() < 0) {
         return NULL;
     }
     limit = entries < 0 ? 0 : entries;
@@ -245,6 +276,10 @@ module_set_launch_mode(PyObject *module, PyObject *args)
 PyObject *
 module_launch_stats(PyObject *module, PyObject *nothing)
 {
+    int waiting = 0;
+    for (int k = 0; k < lane_count; k++) {
+        waiting += lanes[k]->waiting;
+    }
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:i,s:i}", "launches", counted.launches, "flushes", counted.flushes, "graphs",
                          counted.graphs, "captures", counted.captures, "remembered", remembered, "waiting", waiting);
 }
@@ -253,9 +288,9 @@ module_launch_stats(PyObject *module, PyObject *nothing)
 PyObject *
 module_forget_graphs(PyObject *module, PyObject *nothing)
 {
-    if (flush() < 0) {
+    if (flush_all() < 0) {
         return NULL;
     }
-    forget_all();
+    forget_graphs();
     Py_RETURN_NONE;
 }

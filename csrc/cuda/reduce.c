@@ -127,10 +127,11 @@ module_reduce(PyObject *module, PyObject *args)
     int op, first, last, keepdims;
     double scale;
     PyObject *array, *dtype;
-    if (!PyArg_ParseTuple(args, "iO!iipO!d", &op, array_class, &array, &first, &last, &keepdims, &PyArrayDescr_Type,
+    if (!PyArg_ParseTuple(args, "iO!iipO!d", &op, &Array_Type, &array, &first, &last, &keepdims, &PyArrayDescr_Type,
                           &dtype, &scale)) {
         return NULL;
     }
+    use_gpu_of((Array *)array);
     return (PyObject *)reduce(op, (Array *)array, first, last, keepdims, (PyArray_Descr *)dtype, scale);
 }
 

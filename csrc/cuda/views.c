@@ -318,7 +318,7 @@ module_as_view(PyObject *module, PyObject *args)
     PyObject *array, *shape, *steps, *dtype;
     Py_ssize_t offset;
     npy_intp dims[MOST_DIMS], strides[MOST_DIMS];
-    if (!PyArg_ParseTuple(args, "O!O!O!nO", array_class, &array, &PyTuple_Type, &shape, &PyTuple_Type, &steps, &offset,
+    if (!PyArg_ParseTuple(args, "O!O!O!nO", &Array_Type, &array, &PyTuple_Type, &shape, &PyTuple_Type, &steps, &offset,
                           &dtype)) {
         return NULL;
     }
@@ -357,7 +357,7 @@ PyObject *
 module_adopt(PyObject *module, PyObject *args)
 {
     PyObject *of, *shown;
-    if (!PyArg_ParseTuple(args, "O!O!", array_class, &of, &PyArray_Type, &shown)) {
+    if (!PyArg_ParseTuple(args, "O!O!", &Array_Type, &of, &PyArray_Type, &shown)) {
         return NULL;
     }
     PyArrayObject *view = (PyArrayObject *)shown;

@@ -334,7 +334,6 @@ typedef struct {
     npy_intp block_size, row_size, blocks_in_row; /* one row has all elements if blocks are no parts of rows */
     char *out;
     double *sums;        /* of blocks, if they are added up */
-    atomic_int noted[MOST_STEPS + 1]; /* by the steps, and when adding up */
     atomic_int is_short; /* of memory */
     atomic_int is_wrong; /* something that was assumed */
 } Run;
@@ -375,20 +374,9 @@ block_of_result(const Run *run, int number, npy_intp first, char *scratch, const
                                         : scratch + place->buffer * program->buffer_size;
 }
 
-/* What the processor noted since it was last asked; not exceptions_noted: NumPy's loops may note by another way. */
-static inline void
-take_notes(int *noted)
-{
-    int now = fetestexcept(NOTED);
-    if (now) {
-        *noted |= now;
-        feclearexcept(NOTED);
-    }
-}
-
 /* 0 if something that is assumed is not so */
 static int
-run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *scratch, int *noted)
+run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *scratch)
 {
     const Program *program = run->program;
     char *blocks[MOST_PLACES];
@@ -414,7 +402,6 @@ run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *
         blocks[results + k] = args[step->inputs] = result;
         steps[step->inputs] = program->places[step->place].size;
         step->loop(args, &now, steps, step->data);
-        take_notes(&noted[k]);
         if (step->is_assumed && memchr(result, 0, now) != NULL) {
             return 0;
         }
@@ -423,7 +410,6 @@ run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *
         const void *terms = blocks[results + last];
         run->sums[block] = program->places[results + last].type == NPY_FLOAT ? sum_of_floats(terms, count)
                                                                              : sum_of_doubles(terms, count);
-        take_notes(&noted[last + 1]);
     }
     return 1;
 }
@@ -434,68 +420,33 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     Run *run = context;
     const Program *program = run->program;
     npy_intp block_size = run->block_size;
-    int noted[MOST_STEPS + 1] = {0};
     char *memory = malloc((program->buffer_count + program->input_count) * program->buffer_size + 64);
     if (memory == NULL) {
         atomic_store(&run->is_short, 1);
         return;
     }
     char *scratch = memory + (64 - (uintptr_t)memory % 64);
-    feclearexcept(NOTED);
     for (Py_ssize_t block = first; block < last && !atomic_load_explicit(&run->is_wrong, memory_order_relaxed); block++) {
         npy_intp within = block % run->blocks_in_row * block_size, left = run->row_size - within;
         npy_intp start = block / run->blocks_in_row * run->row_size + within;
-        if (!run_block(run, block, start, left < block_size ? left : block_size, scratch, noted)) {
+        if (!run_block(run, block, start, left < block_size ? left : block_size, scratch)) {
             atomic_store(&run->is_wrong, 1);
         }
     }
     free(memory);
-    for (int k = 0; k <= program->step_count; k++) {
-        if (noted[k]) {
-            atomic_fetch_or(&run->noted[k], noted[k]);
-        }
-    }
 }
 
-int
-give_errors(const char *name, int noted)
-{
-    int found = (noted & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) | (noted & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
-                (noted & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) | (noted & FE_INVALID ? NPY_FPE_INVALID : 0);
-    if (PyUFunc_API == NULL && _import_umath() < 0) {
-        return -1;
-    }
-    return PyUFunc_GiveFloatingpointErrors(name, found);
-}
-
-static int
-report(const Run *run)
-{
-    for (int k = 0; k < run->program->step_count; k++) {
-        int noted = atomic_load(&run->noted[k]);
-        if (noted && give_errors(run->program->steps[k].name, noted) < 0) {
-            return -1;
-        }
-    }
-    int noted = atomic_load(&run->noted[run->program->step_count]) & ~FE_UNDERFLOW;
-    return noted ? give_errors("reduce", noted) : 0;
-}
-
-/* The result from the sums of blocks, as the type at hand before it is divided: it may overflow. */
+/* The result from the sums of blocks, as the type at hand before it is divided. */
 static void
 finish_sum(Run *run, npy_intp count, int type)
 {
     double sum = sum_of_blocks(run->sums, count), divisor = run->program->divisor;
-    feclearexcept(NOTED);
     if (type == NPY_FLOAT) {
         *(float *)run->out = (float)((float)sum / divisor);
     }
     else {
         *(double *)run->out = sum / divisor;
     }
-    int noted = 0;
-    take_notes(&noted);
-    atomic_fetch_or(&run->noted[run->program->step_count], noted);
 }
 
 /* How to divide the elements: see LONG_ROW. A single step that copies nothing has no intermediate results to keep near. */
@@ -541,7 +492,6 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
         Py_RETURN_NOTIMPLEMENTED;
     }
     Run run;
-    memset(&run.noted, 0, sizeof(run.noted));
     run.is_short = run.is_wrong = 0;
     run.program = self;
     int type = self->places[self->steps[self->step_count - 1].place].type;
@@ -569,13 +519,8 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
     else if (run.is_wrong) {
         Py_SETREF(result, Py_NewRef(Py_NotImplemented));
     }
-    else {
-        if (self->adds_up) {
-            finish_sum(&run, count, type);
-        }
-        if (report(&run) < 0) {
-            Py_CLEAR(result);
-        }
+    else if (self->adds_up) {
+        finish_sum(&run, count, type);
     }
     free(run.sums);
     return result;
@@ -592,7 +537,6 @@ typedef struct {
     const char *first, *second;
     char *out;
     npy_intp count, size, step; /* of elements; of one; between two of the second operand */
-    atomic_int noted;
 } Change;
 
 static void
@@ -603,13 +547,7 @@ change_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
     npy_intp count = end - start, strides[] = {change->size, change->step, change->size};
     char *args[] = {(char *)change->first + start * change->size, (char *)change->second + start * change->step,
                     change->out + start * change->size};
-    feclearexcept(NOTED);
     change->loop(args, &count, strides, change->data);
-    int noted = fetestexcept(NOTED);
-    if (noted) {
-        atomic_fetch_or(&change->noted, noted);
-        feclearexcept(NOTED);
-    }
 }
 
 /* Whether `other` can be read while the target is written: it is the same, or all of it lies elsewhere. */
@@ -663,9 +601,6 @@ read_change(PyObject *ufunc, PyObject *target, PyObject *other, Change *change, 
         }
         if (type == NPY_FLOAT) {
             float single = (float)*number;
-            if (!(single - single == 0)) {
-                return 0; /* NumPy says what it thinks of it */
-            }
             memcpy(number, &single, sizeof(single));
         }
         change->second = (const char *)number;
@@ -673,13 +608,12 @@ read_change(PyObject *ufunc, PyObject *target, PyObject *other, Change *change, 
     return find_plain_loop(ufunc, type, change);
 }
 
-static int
+static void
 run_change(PyObject *ufunc, Change *change)
 {
     const char *name = ((PyUFuncObject *)ufunc)->name;
     double nanoseconds = nanoseconds_of(name, change->size == sizeof(double)) * change->count;
     WORK(change->count, divide(change_pieces, change, (change->count + PIECE - 1) / PIECE, nanoseconds));
-    return change->noted && give_errors(name, change->noted) < 0 ? -1 : 1;
 }
 
 int
@@ -692,7 +626,8 @@ change_large(PyObject *ufunc, PyObject *target, PyObject *other)
         return 0;
     }
     change.out = (char *)change.first;
-    return run_change(ufunc, &change);
+    run_change(ufunc, &change);
+    return 1;
 }
 
 PyObject *
@@ -703,9 +638,7 @@ large_result(PyObject *ufunc, PyObject *first, PyObject *second)
     PyObject *out = read_change(ufunc, first, second, &change, &number) ? new_like((PyArrayObject *)first) : NULL;
     if (out != NULL) {
         change.out = PyArray_BYTES((PyArrayObject *)out);
-        if (run_change(ufunc, &change) < 0) {
-            Py_CLEAR(out);
-        }
+        run_change(ufunc, &change);
     }
     return out;
 }

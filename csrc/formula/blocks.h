@@ -42,11 +42,7 @@ typedef struct {
     Step steps[MOST_STEPS];
 } Program;
 
-/* Warn of what the processor noted, or raise, as np.errstate says of the function; -1 with an exception. */
-int give_errors(const char *name, int noted);
-
-/* target (ufunc)= other, an array or a number, in place, if both are large and lie plainly: 1 if it is done, 0 if it is left
- * to NumPy, -1 with an exception (as np.errstate says, after the change) */
+/* target (ufunc)= other, an array or a number, in place, if both are large and lie plainly; whether it is done */
 int change_large(PyObject *ufunc, PyObject *target, PyObject *other);
 
 /* The same in a new array; NULL without an exception: it is left to NumPy. */

@@ -6,6 +6,7 @@
  */
 #include "device_arrays.h"
 #include "formula/small_arrays.h"
+#include "quiet.h"
 
 enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ, BLOCKS };
 
@@ -203,6 +204,12 @@ fits_into(PyObject *into, PyObject *other)
            (PyArray_NDIM((PyArrayObject *)other) == 0 || same_shape((PyArrayObject *)other, array));
 }
 
+static inline int
+is_array_or_number(PyObject *value)
+{
+    return PyArray_CheckExact(value) || PyFloat_CheckExact(value) || PyLong_CheckExact(value);
+}
+
 /* left (+ - * /) right; both are taken over. */
 static PyObject *
 arithmetic(int symbol, PyObject *left, PyObject *right)
@@ -212,11 +219,10 @@ arithmetic(int symbol, PyObject *left, PyObject *right)
     if (arrays) {
         result = small_result(symbol, left, right);
     }
-    if (result == NULL && arrays && (PyArray_CheckExact(left) || PyFloat_CheckExact(left) || PyLong_CheckExact(left)) &&
-        (PyArray_CheckExact(right) || PyFloat_CheckExact(right) || PyLong_CheckExact(right))) {
+    if (result == NULL && arrays && is_array_or_number(left) && is_array_or_number(right)) {
         PyObject *operands[3] = {left, right, NULL};
         operands[2] = fits_into(left, right) ? left : fits_into(right, left) ? right : NULL;
-        result = PyObject_Vectorcall(ufuncs[symbol], operands, operands[2] == NULL ? 2 : 3, NULL);
+        result = quiet_call(ufuncs[symbol], operands, operands[2] == NULL ? 2 : 3, NULL);
     }
     else if (result == NULL) {
         result = binary_functions[symbol](left, right);
@@ -243,7 +249,7 @@ call_value(const Expression *expression, PyObject *const *arguments)
         }
     }
     Py_ssize_t named = expression->constant == NULL ? 0 : PyTuple_GET_SIZE(expression->constant);
-    result = PyObject_Vectorcall(values[0], values + 1, (expression->count - 1 - named), expression->constant);
+    result = quiet_call(values[0], values + 1, (expression->count - 1 - named), expression->constant);
 done:
     while (found > 0) {
         Py_DECREF(values[--found]);
@@ -329,7 +335,7 @@ value_in_blocks(const Expression *expression, PyObject *const *arguments)
         values[k] = arguments[expression->parts[k + 1]->symbol];
     }
     if (are_large(values, count)) {
-        PyObject *result = PyObject_Vectorcall(expression->constant, values, count, NULL);
+        PyObject *result = quiet_call(expression->constant, values, count, NULL);
         if (result != Py_NotImplemented) {
             return result;
         }
@@ -426,8 +432,10 @@ expression_value(const Expression *expression, PyObject *const *arguments)
             return arithmetic(expression->symbol, a, b);
         }
         else if (expression->kind == BINARY) {
+            PyObject *context = is_array_or_number(a) && is_array_or_number(b) ? enter_quiet() : NULL;
             result = expression->symbol == 4 ? PyNumber_Power(a, b, Py_None)
                                               : binary_functions[expression->symbol](a, b);
+            leave_quiet(context);
         }
         else if (expression->kind == ITEM) {
             result = PyObject_GetItem(a, b);

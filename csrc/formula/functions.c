@@ -309,6 +309,99 @@ EXTREME(maximum, double, >=)
 EXTREME(minimum, float, <=)
 EXTREME(minimum, double, <=)
 
+/* ---- remainders and whole quotients, as NumPy defines them */
+
+/* a - n * b, for the whole number n next to a / b on the side of zero: exact, unless `plain` is cleared. For quotients
+ * below 2^24, those of two floats are further from the next whole number than double rounds. */
+INLINE float
+rest_float(float a, float b, int *plain)
+{
+    double quotient = (double)a / b;
+    int is_plain = fabs(quotient) < 16777216 && b - b == 0;
+    *plain &= is_plain;
+    int32_t n = (int32_t)(is_plain ? quotient : 0);
+    return copysignf((float)(a - (double)n * b), a);
+}
+
+/* The quotient may be rounded to the next whole number, which shows: the rest is exact all the same. */
+INLINE double
+rest_double(double a, double b, int *plain)
+{
+    double quotient = a / b, size = fabs(b);
+    int is_plain = fabs(quotient) < 2251799813685248 && b - b == 0; /* 2^51 */
+    *plain &= is_plain;
+    double rest = fma(-trunc(is_plain ? quotient : 0), b, a);
+    rest = a < 0 ? -rest : rest;
+    rest += rest < 0 ? size : 0;
+    rest -= rest >= size ? size : 0;
+    return copysign(rest, a);
+}
+
+#define QUOTIENTS(REAL, FLOOR, SIGNED)                                                                       \
+    INLINE REAL fmod_of_##REAL(REAL a, REAL b, int *plain)                                                   \
+    {                                                                                                        \
+        return rest_##REAL(a, b, plain);                                                                     \
+    }                                                                                                        \
+    INLINE REAL remainder_of_##REAL(REAL a, REAL b, int *plain)                                              \
+    {                                                                                                        \
+        REAL rest = rest_##REAL(a, b, plain);                                                                \
+        return rest == 0 ? SIGNED(0, b) : (b < 0) != (rest < 0) ? rest + b : rest;                           \
+    }                                                                                                        \
+    INLINE REAL floor_divide_of_##REAL(REAL a, REAL b, int *plain)                                           \
+    {                                                                                                        \
+        REAL rest = rest_##REAL(a, b, plain), quotient = (a - rest) / b;                                     \
+        quotient -= rest != 0 && (b < 0) != (rest < 0) ? 1 : 0;                                              \
+        REAL whole = FLOOR(quotient);                                                                        \
+        whole += quotient - whole > (REAL)0.5 ? 1 : 0;                                                       \
+        return quotient == 0 ? SIGNED(0, a / b) : whole;                                                     \
+    }                                                                                                        \
+    QUOTIENT_LOOP(fmod, REAL)                                                                                \
+    QUOTIENT_LOOP(remainder, REAL)                                                                           \
+    QUOTIENT_LOOP(floor_divide, REAL)
+
+/* What is infinite, NaN or far apart is left to NumPy, with those around it. */
+#define QUOTIENT_LOOP(NAME, REAL)                                                                            \
+    CLONES static int NAME##_values_##REAL(const REAL *x, const REAL *y, REAL *out, npy_intp count)          \
+    {                                                                                                        \
+        int plain = 1;                                                                                       \
+        for (npy_intp k = 0; k < count; k++) {                                                               \
+            out[k] = NAME##_of_##REAL(x[k], y[k], &plain);                                                   \
+        }                                                                                                    \
+        return plain;                                                                                        \
+    }                                                                                                        \
+    static void NAME##_loop_##REAL(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data) \
+    {                                                                                                        \
+        REAL x[AT_ONCE], y[AT_ONCE], out[AT_ONCE];                                                           \
+        if (depends_on_itself(args, dimensions, strides)) {                                                  \
+            run_theirs(args, dimensions, strides, data);                                                     \
+            return;                                                                                          \
+        }                                                                                                    \
+        for (npy_intp start = 0, count; start < dimensions[0]; start += count) {                             \
+            count = dimensions[0] - start < AT_ONCE ? dimensions[0] - start : AT_ONCE;                       \
+            int noted = exceptions_noted();                                                                  \
+            char *now[3];                                                                                    \
+            for (int j = 0; j < 3; j++) {                                                                    \
+                now[j] = args[j] + start * strides[j];                                                       \
+            }                                                                                                \
+            for (npy_intp k = 0; k < count; k++) {                                                           \
+                x[k] = *(const REAL *)(now[0] + k * strides[0]);                                             \
+                y[k] = *(const REAL *)(now[1] + k * strides[1]);                                             \
+            }                                                                                                \
+            int plain = NAME##_values_##REAL(x, y, out, count);                                              \
+            take_back(noted);                                                                                \
+            if (!plain) {                                                                                    \
+                run_theirs(now, &count, strides, data);                                                      \
+                continue;                                                                                    \
+            }                                                                                                \
+            for (npy_intp k = 0; k < count; k++) {                                                           \
+                *(REAL *)(now[2] + k * strides[2]) = out[k];                                                 \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+QUOTIENTS(float, floorf, copysignf)
+QUOTIENTS(double, floor, copysign)
+
 /* ---- making ufuncs */
 
 /* A ufunc of these loops, which stay where they are as long as the process lives. */
@@ -367,6 +460,20 @@ own_ufunc(const Function *function)
     return ufunc_of(function->name, loops, data, types, 2, 1, PyUFunc_None);
 }
 
+static const struct {
+    const char *name;
+    PyUFuncGenericFunction single, twice;
+    int identity;
+} of_two[] = {
+    {"power", loop_power, NULL, PyUFunc_None},
+    {"maximum", maximum_loop_float, maximum_loop_double, PyUFunc_ReorderableNone},
+    {"minimum", minimum_loop_float, minimum_loop_double, PyUFunc_ReorderableNone},
+    {"fmod", fmod_loop_float, fmod_loop_double, PyUFunc_None},
+    {"remainder", remainder_loop_float, remainder_loop_double, PyUFunc_None},
+    {"floor_divide", floor_divide_loop_float, floor_divide_loop_double, PyUFunc_None},
+};
+#define OF_TWO (int)(sizeof(of_two) / sizeof(of_two[0]))
+
 /* Ours of that name: one of those known, or of functions of two numbers. */
 static PyObject *
 made(PyObject *numpy, const Function *function, const char *name)
@@ -381,13 +488,12 @@ made(PyObject *numpy, const Function *function, const char *name)
     else if (function != NULL) {
         ours = replaced(theirs, name, loop_float, loop_double, (void *)function, PyUFunc_None);
     }
-    else if (strcmp(name, "power") == 0) {
-        ours = replaced(theirs, name, loop_power, NULL, NULL, PyUFunc_None);
-    }
     else {
-        int larger = strcmp(name, "maximum") == 0;
-        ours = replaced(theirs, name, larger ? maximum_loop_float : minimum_loop_float,
-                        larger ? maximum_loop_double : minimum_loop_double, NULL, PyUFunc_ReorderableNone);
+        for (int k = 0; k < OF_TWO; k++) {
+            if (strcmp(name, of_two[k].name) == 0) {
+                ours = replaced(theirs, name, of_two[k].single, of_two[k].twice, NULL, of_two[k].identity);
+            }
+        }
     }
     Py_XDECREF(theirs);
     return ours;
@@ -396,10 +502,9 @@ made(PyObject *numpy, const Function *function, const char *name)
 PyObject *
 make_functions(PyObject *module, PyObject *nothing)
 {
-    static const char *const of_two[] = {"power", "maximum", "minimum"};
     PyObject *numpy = _import_umath() < 0 ? NULL : PyImport_ImportModule("numpy"), *found = PyDict_New();
-    for (int k = 0; numpy != NULL && found != NULL && k < KNOWN + 3; k++) {
-        const char *name = k < KNOWN ? known[k].name : of_two[k - KNOWN];
+    for (int k = 0; numpy != NULL && found != NULL && k < KNOWN + OF_TWO; k++) {
+        const char *name = k < KNOWN ? known[k].name : of_two[k - KNOWN].name;
         PyObject *ours = made(numpy, k < KNOWN ? &known[k] : NULL, name);
         if (ours == NULL || PyDict_SetItemString(found, name, ours) < 0) {
             Py_CLEAR(found);

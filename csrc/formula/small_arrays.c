@@ -22,10 +22,8 @@ find_ufuncs(void)
 /* The largest array that is computed here: beyond, NumPy's vector instructions gain more than its machinery costs. */
 #define SMALL 1024
 
-/* Not inlined, so that the compiler moves no arithmetic across the looks at the processor's notes. */
 #define LOOPS(type)                                                                                                   \
-    static __attribute__((noinline)) void loop_##type(int symbol, const type *a, int a_step, const type *b,        \
-                                                      int b_step, type *out, npy_intp n)                              \
+    static void loop_##type(int symbol, const type *a, int a_step, const type *b, int b_step, type *out, npy_intp n)  \
     {                                                                                                                 \
         if (a_step && b_step) {                                                                                       \
             switch (symbol) {                                                                                       \
@@ -96,9 +94,6 @@ small_result(int symbol, PyObject *left, PyObject *right)
                 return NULL;
             }
             single = (float)number;
-            if (descr == core.float32 && !(single - single == 0)) {
-                return NULL; /* inf, nan, or too large for the type: NumPy says what it thinks of it */
-            }
             from[side] = descr == core.float32 ? (void *)&single : (void *)&number;
             step[side] = 0;
         }
@@ -126,24 +121,13 @@ small_result(int symbol, PyObject *left, PyObject *right)
             return NULL;
         }
     }
-    /* in place only if nothing goes wrong: what NumPy would compute anew from must still be there */
-    int in_place = out == left || out == right;
-    double scratch[SMALL];
-    void *to = in_place ? (void *)scratch : PyArray_DATA((PyArrayObject *)out);
+    void *to = PyArray_DATA((PyArrayObject *)out);
     npy_intp n = PyArray_SIZE(shaped);
-    forget_exceptions();
     if (descr == core.float32) {
         loop_float(symbol, from[0], step[0], from[1], step[1], to, n);
     }
     else {
         loop_double(symbol, from[0], step[0], from[1], step[1], to, n);
-    }
-    if (exceptions_noted()) {
-        Py_DECREF(out);
-        return NULL;
-    }
-    if (in_place) {
-        memcpy(PyArray_DATA((PyArrayObject *)out), scratch, n * PyDataType_ELSIZE(descr));
     }
     return out;
 }
@@ -185,21 +169,14 @@ change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other)
             return 0;
         }
         single = (float)number;
-        if (descr == core.float32 && !(single - single == 0)) {
-            return 0;
-        }
         from = descr == core.float32 ? (void *)&single : (void *)&number;
     }
-    /* by way of `scratch`: NumPy computes anew if something was noted, and `other` may overlap */
-    forget_exceptions();
+    /* by way of `scratch`: `other` may overlap */
     if (descr == core.float32) {
         loop_float(symbol, PyArray_DATA(target), 1, from, step, (float *)scratch, PyArray_SIZE(target));
     }
     else {
         loop_double(symbol, PyArray_DATA(target), 1, from, step, scratch, PyArray_SIZE(target));
-    }
-    if (exceptions_noted()) {
-        return 0;
     }
     memcpy(PyArray_DATA(target), scratch, PyArray_NBYTES(target));
     return 1;

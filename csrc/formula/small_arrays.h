@@ -1,7 +1,6 @@
 /* Sums, differences, products and quotients of small arrays, computed without NumPy's machinery.
  *
- * Results are the same to the last bit, and so are floating-point warnings: whenever the processor notes an exception,
- * nothing is returned, and NumPy computes the result and deals with it.
+ * Results are the same to the last bit.
  */
 #ifndef UNDERTOW_SMALL_ARRAYS_H
 #define UNDERTOW_SMALL_ARRAYS_H
@@ -18,8 +17,7 @@ int find_ufuncs(void);
 /* a (+ - * /) b, symbols 0 to 3, of arrays or numbers; NULL without an exception if that cannot be computed here. */
 PyObject *small_result(int symbol, PyObject *left, PyObject *right);
 
-/* target (+ - * /)= other, an array or a number, if that can be computed here without an exception being noted; whether
- * it was. */
+/* target (+ - * /)= other, an array or a number, if that can be computed here; whether it was. */
 int change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other);
 
 static inline int

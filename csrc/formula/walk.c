@@ -212,8 +212,45 @@ find_element(const Walk *walk, const Operand *operand, npy_intp number)
     return found;
 }
 
-void
-gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
+/* After how many elements an operand comes back to its first one, for good; all if it never does. */
+static npy_intp
+period_of(const Walk *walk, const Operand *operand)
+{
+    npy_intp period = walk->size;
+    for (int d = 0; d < walk->ndim && operand->strides[d] == 0; d++) {
+        period /= walk->shape[d];
+    }
+    return period;
+}
+
+#define AT_LEAST 16 /* elements that are written at a time: what is too much is written over by the next */
+
+#define REPEAT(TYPE)                                                           \
+    for (; rows * times >= AT_LEAST + times; rows--, from += stride) {         \
+        TYPE value = *(const TYPE *)from;                                      \
+        for (npy_intp k = 0; k < AT_LEAST; k++) {                              \
+            ((TYPE *)to)[k] = value;                                           \
+        }                                                                      \
+        to += times * size;                                                    \
+    }                                                                          \
+    break
+
+/* Every element of a column (`rows` of them, a stride apart) several times, AT_LEAST at most. */
+static void
+repeat_elements(char *to, const char *from, npy_intp stride, npy_intp rows, npy_intp times, int size)
+{
+    switch (size) {
+    case 4: REPEAT(npy_uint32);
+    case 8: REPEAT(npy_uint64);
+    }
+    for (; rows > 0; rows--, from += stride, to += times * size) {
+        copy_run(to, from, 0, times, size);
+    }
+}
+
+/* Copy `count` elements from the one with the number `first` on, one run along the last dimension after the other. */
+static void
+gather_runs(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
 {
     npy_intp index[NPY_MAXDIMS];
     const char *from = operand->data;
@@ -224,17 +261,42 @@ gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_in
         from += index[d] * operand->strides[d];
     }
     while (count > 0) {
-        npy_intp run = walk->shape[inner] - index[inner];
-        run = run < count ? run : count;
-        copy_run(to, from, operand->strides[inner], run, size);
-        to += run * size;
-        count -= run;
-        from += run * operand->strides[inner];
-        index[inner] += run;
-        for (int d = inner; d > 0 && index[d] == walk->shape[d]; d--) {
-            from += operand->strides[d - 1] - index[d] * operand->strides[d];
-            index[d] = 0;
-            index[d - 1]++;
+        npy_intp run = walk->shape[inner] - index[inner], times = walk->shape[inner];
+        if (inner > 0 && run == times && times <= AT_LEAST && operand->strides[inner] == 0 && count >= times) {
+            npy_intp rows = walk->shape[inner - 1] - index[inner - 1];
+            rows = rows < count / times ? rows : count / times;
+            repeat_elements(to, from, operand->strides[inner - 1], rows, times, size);
+            to += rows * times * size;
+            count -= rows * times;
+            from += rows * operand->strides[inner - 1];
+            index[inner - 1] += rows;
         }
+        else {
+            run = run < count ? run : count;
+            copy_run(to, from, operand->strides[inner], run, size);
+            to += run * size;
+            count -= run;
+            from += run * operand->strides[inner];
+            index[inner] += run;
+        }
+        for (int d = inner; d > 0; d--) {
+            if (index[d] == walk->shape[d]) {
+                from += operand->strides[d - 1] - index[d] * operand->strides[d];
+                index[d] = 0;
+                index[d - 1]++;
+            }
+        }
+    }
+}
+
+void
+gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
+{
+    npy_intp period = period_of(walk, operand), done = count < period ? count : period;
+    gather_runs(walk, operand, first, done, size, to);
+    while (done < count) { /* `done` is a multiple of the period */
+        npy_intp more = count - done < done ? count - done : done;
+        memcpy(to + done * size, to, more * size);
+        done += more;
     }
 }

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #define SUMS_IN_ANY_ORDER
 #include "loops/compile.h"
+#include "loops/threads.h"
 
 typedef struct {
     const void *x, *g, *weight, *bias;            /* weight and bias may be NULL */
@@ -49,6 +50,19 @@ INLINE Py_ssize_t
 group_count(const ChannelNorm *given)
 {
     return given->groups == 0 ? given->channels : given->examples * given->groups;
+}
+
+/* Channels that nothing is added to from elsewhere, or the groups of them in an example. */
+INLINE Py_ssize_t
+channel_pieces(const ChannelNorm *given)
+{
+    return given->groups == 0 ? given->channels : given->groups;
+}
+
+INLINE Py_ssize_t
+strips_in_group(const ChannelNorm *given)
+{
+    return given->groups == 0 ? given->examples : given->channels / given->groups;
 }
 
 /* Arrays with a number for each column: how many, and how far apart in scratch memory. Not just as far as there are
@@ -97,9 +111,39 @@ in_columns(const ChannelNorm *given)
 static double *
 new_scratch(const ChannelNorm *given)
 {
-    Py_ssize_t strips = 2 * given->channels + 3 * (given->groups == 0 ? given->examples : given->channels);
+    Py_ssize_t strips = 2 * given->channels + 3 * channel_pieces(given) * strips_in_group(given);
     Py_ssize_t size = in_columns(given) ? COLUMN_ARRAYS * column_stride(given->channels) : strips;
     return PyMem_Malloc(size * sizeof(double));
+}
+
+static double
+nanoseconds_for(const ChannelNorm *given, int type)
+{
+    return (type == NPY_FLOAT ? 0.8 : 1.6) * given->examples * given->channels * given->length;
+}
+
+static void
+norm(ChannelNorm *given, int type)
+{
+    if (in_columns(given)) {
+        (type == NPY_FLOAT ? norm_columns_float : norm_columns_double)(given);
+    }
+    else {
+        divide(type == NPY_FLOAT ? norm_strips_float : norm_strips_double, given, group_count(given),
+               nanoseconds_for(given, type));
+    }
+}
+
+static void
+norm_gradient(ChannelNorm *given, int type)
+{
+    if (in_columns(given)) {
+        (type == NPY_FLOAT ? norm_columns_gradient_float : norm_columns_gradient_double)(given);
+    }
+    else {
+        divide(type == NPY_FLOAT ? norm_strips_gradient_float : norm_strips_gradient_double, given, channel_pieces(given),
+               nanoseconds_for(given, type));
+    }
 }
 
 /* norm_channels(x, groups, weight, bias, eps) -> (out, mean, rstd, variance) */
@@ -129,9 +173,7 @@ norm_channels(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         given.weight = data_of(arguments[2]), given.bias = data_of(arguments[3]);
         given.out = data_of(out), given.mean = data_of(mean), given.rstd = data_of(rstd);
         given.variance = data_of(variance);
-        void (*float_kernel)(const ChannelNorm *) = in_columns(&given) ? norm_columns_float : norm_strips_float;
-        void (*double_kernel)(const ChannelNorm *) = in_columns(&given) ? norm_columns_double : norm_strips_double;
-        WORK(PyArray_SIZE(x), (type == NPY_FLOAT ? float_kernel : double_kernel)(&given));
+        WORK(PyArray_SIZE(x), norm(&given, type));
         found = PyTuple_Pack(4, out, mean, rstd, variance);
     }
     Py_XDECREF(out);
@@ -172,11 +214,7 @@ norm_channels_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         given.mean = data_of(arguments[3]), given.rstd = data_of(arguments[4]);
         given.out = data_of(PyTuple_GET_ITEM(found, 0)), given.of_weight = data_of(PyTuple_GET_ITEM(found, 1));
         given.of_bias = data_of(PyTuple_GET_ITEM(found, 2));
-        int columns = in_columns(&given);
-        void (*float_kernel)(const ChannelNorm *) = columns ? norm_columns_gradient_float : norm_strips_gradient_float;
-        void (*double_kernel)(const ChannelNorm *) =
-            columns ? norm_columns_gradient_double : norm_strips_gradient_double;
-        WORK(PyArray_SIZE(x), (type == NPY_FLOAT ? float_kernel : double_kernel)(&given));
+        WORK(PyArray_SIZE(x), norm_gradient(&given, type));
     }
     Py_DECREF(g);
     return finished(found, given.scratch);

@@ -49,10 +49,10 @@ NAME(norm_group)(const ChannelNorm *given, Py_ssize_t group, Strips at)
 }
 
 CLONES static void
-NAME(norm_strips)(const ChannelNorm *given)
+NAME(norm_strips)(void *context, Py_ssize_t first, Py_ssize_t last)
 {
-    Py_ssize_t groups = group_count(given);
-    for (Py_ssize_t group = 0; group < groups; group++) {
+    const ChannelNorm *given = context;
+    for (Py_ssize_t group = first; group < last; group++) {
         NAME(norm_group)(given, group, strips_of(given, group));
     }
 }
@@ -90,17 +90,23 @@ NAME(group_gradient)(const ChannelNorm *given, Py_ssize_t group, Strips at, NAME
     }
 }
 
+/* Some channels, or groups of them, in all examples. */
 CLONES static void
-NAME(norm_strips_gradient)(const ChannelNorm *given)
+NAME(norm_strips_gradient)(void *context, Py_ssize_t first, Py_ssize_t last)
 {
-    Py_ssize_t groups = group_count(given), channels = given->channels;
+    const ChannelNorm *given = context;
+    Py_ssize_t pieces = channel_pieces(given), in_piece = given->channels / pieces, groups = group_count(given);
     double *sums = given->scratch;
-    NAME(Sums) *found = (NAME(Sums) *)(sums + 2 * channels);
-    memset(sums, 0, 2 * channels * sizeof(double));
-    for (Py_ssize_t group = 0; group < groups; group++) {
-        NAME(group_gradient)(given, group, strips_of(given, group), found, sums);
-    }
-    for (Py_ssize_t channel = 0; channel < channels; channel++) {
-        NAME(store_gradients)(given, channel, sums[channel], sums[channels + channel]);
+    for (Py_ssize_t piece = first; piece < last; piece++) {
+        NAME(Sums) *found = (NAME(Sums) *)(sums + 2 * given->channels) + piece * strips_in_group(given);
+        for (Py_ssize_t channel = piece * in_piece; channel < (piece + 1) * in_piece; channel++) {
+            sums[channel] = sums[given->channels + channel] = 0;
+        }
+        for (Py_ssize_t group = piece; group < groups; group += pieces) {
+            NAME(group_gradient)(given, group, strips_of(given, group), found, sums);
+        }
+        for (Py_ssize_t channel = piece * in_piece; channel < (piece + 1) * in_piece; channel++) {
+            NAME(store_gradients)(given, channel, sums[channel], sums[given->channels + channel]);
+        }
     }
 }

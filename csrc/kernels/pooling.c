@@ -1,7 +1,10 @@
 /* Pooling over the last one to three dimensions: the largest element of each window, or the mean. */
 #include "kernels/kernels.h"
-#include "loops/compile.h"
 #include "kernels/spatial_sizes.h"
+#include "loops/compile.h"
+#include "loops/threads.h"
+
+#include <stdatomic.h>
 
 typedef struct {
     Py_ssize_t images; /* all dimensions before */
@@ -133,6 +136,61 @@ new_pair(PyArrayObject *like, Py_ssize_t dims, const Py_ssize_t *sizes)
     return pair;
 }
 
+/* ---- images, divided among threads */
+
+#define MOST_PIECES 256
+
+/* (pool, of so many images; source; result; places; room for a row); whether it has served */
+typedef int (*Loop)(const Pool *, const void *, void *, npy_int64 *, void *);
+
+typedef struct {
+    const Pool *pool;
+    Loop loop;
+    const char *source;
+    char *result, *scratch;
+    npy_int64 *indices;
+    Py_ssize_t pieces, source_size, result_size, index_count, row_size; /* of an image, and of a row in scratch */
+    atomic_int is_refused;
+} Images;
+
+static void
+run_images(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    Images *all = context;
+    for (Py_ssize_t piece = first; piece < last; piece++) {
+        Pool pool = *all->pool;
+        Py_ssize_t image = pool.images * piece / all->pieces;
+        pool.images = pool.images * (piece + 1) / all->pieces - image;
+        if (!all->loop(&pool, all->source + image * all->source_size, all->result + image * all->result_size,
+                       all->indices == NULL ? NULL : all->indices + image * all->index_count,
+                       all->scratch + piece * all->row_size)) {
+            atomic_store(&all->is_refused, 1);
+        }
+    }
+}
+
+/* Whether all images were worked on; not if there is no memory for it, or an index is outside. */
+static int
+run(const Pool *pool, Loop single, Loop twice, PyArrayObject *source, PyObject *result, npy_int64 *indices)
+{
+    Py_ssize_t size = PyArray_ITEMSIZE(source), most = PyArray_SIZE(source);
+    Images all = {.pool = pool, .source = PyArray_BYTES(source), .result = data_of(result), .indices = indices};
+    all.loop = PyArray_TYPE(source) == NPY_FLOAT ? single : twice;
+    all.pieces = pool->images < MOST_PIECES ? pool->images : MOST_PIECES;
+    all.source_size = most / pool->images * size;
+    all.result_size = PyArray_SIZE((PyArrayObject *)result) / pool->images * size;
+    all.index_count = product(pool->count);
+    all.row_size = pool->count[2] * sizeof(npy_int64);
+    all.scratch = PyMem_Malloc(all.pieces * all.row_size);
+    if (all.scratch == NULL) {
+        return 0;
+    }
+    most = PyArray_SIZE((PyArrayObject *)result) > most ? PyArray_SIZE((PyArrayObject *)result) : most;
+    WORK(most, divide(run_images, &all, all.pieces, 1.0 * most));
+    PyMem_Free(all.scratch);
+    return !all.is_refused;
+}
+
 /* ---- the largest */
 
 /* max_pool(x, kernel, stride, padding, dilation, counts of windows) -> (values, flat indices) */
@@ -156,18 +214,13 @@ max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     }
     pool.is_whole = are_whole(&pool);
     PyObject *found = new_pair(x, dims, pool.count);
-    void *row = PyMem_Malloc(pool.count[2] * sizeof(npy_int64));
-    if (found != NULL && row != NULL && find_inside(&pool)) {
-        void *values = data_of(PyTuple_GET_ITEM(found, 0)), *indices = data_of(PyTuple_GET_ITEM(found, 1));
-        const void *from = PyArray_DATA(x);
-        WORK(PyArray_SIZE(x), PyArray_TYPE(x) == NPY_FLOAT ? max_pool_float(&pool, from, values, indices, row)
-                                                           : max_pool_double(&pool, from, values, indices, row));
-    }
-    else {
-        Py_CLEAR(found);
+    if (found != NULL && (!find_inside(&pool) ||
+                          !run(&pool, max_pool_float, max_pool_double, x, PyTuple_GET_ITEM(found, 0),
+                               data_of(PyTuple_GET_ITEM(found, 1))))) {
+        Py_SETREF(found, PyErr_NoMemory());
     }
     PyMem_Free(pool.inside);
-    return finished(found, row);
+    return found;
 }
 
 /* adaptive_max_pool(x, counts of windows) -> (values, flat indices) */
@@ -186,11 +239,9 @@ adaptive_max_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count
     take_shape(x, dims, pool.size);
     take_images(&pool, x, dims);
     PyObject *found = new_pair(x, dims, pool.count);
-    if (found != NULL) {
-        void *values = data_of(PyTuple_GET_ITEM(found, 0)), *indices = data_of(PyTuple_GET_ITEM(found, 1));
-        const void *from = PyArray_DATA(x);
-        WORK(PyArray_SIZE(x), PyArray_TYPE(x) == NPY_FLOAT ? adaptive_max_pool_float(&pool, from, values, indices)
-                                                           : adaptive_max_pool_double(&pool, from, values, indices));
+    if (found != NULL && !run(&pool, adaptive_max_pool_float, adaptive_max_pool_double, x, PyTuple_GET_ITEM(found, 0),
+                              data_of(PyTuple_GET_ITEM(found, 1)))) {
+        Py_SETREF(found, PyErr_NoMemory());
     }
     return found;
 }
@@ -216,18 +267,11 @@ max_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count
     if (dims == 0 || !take_sizes(arguments[2], dims, 1, 1, pool.size)) {
         Py_RETURN_NONE;
     }
+    take_shape(g, dims, pool.count);
     take_images(&pool, g, dims);
     PyObject *out = new_images(g, dims, pool.size, PyArray_TYPE(g));
-    if (out != NULL) {
-        Py_ssize_t each = PyArray_SIZE(g) / pool.images, size = product(pool.size);
-        const void *from = PyArray_DATA(g), *at = data_of(arguments[1]);
-        int done;
-        WORK(PyArray_SIZE((PyArrayObject *)out),
-             done = PyArray_TYPE(g) == NPY_FLOAT ? put_back_float(from, at, pool.images, each, data_of(out), size)
-                                                 : put_back_double(from, at, pool.images, each, data_of(out), size));
-        if (!done) { /* NumPy says what is wrong */
-            Py_SETREF(out, Py_NewRef(Py_None));
-        }
+    if (out != NULL && !run(&pool, put_back_float, put_back_double, g, out, data_of(arguments[1]))) {
+        Py_SETREF(out, Py_NewRef(Py_None)); /* NumPy says what is wrong */
     }
     return out;
 }
@@ -274,9 +318,8 @@ avg_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     take_shape(x, dims, pool.size);
     take_images(&pool, x, dims);
     PyObject *out = take_means(&pool, arguments + 2) ? new_images(x, dims, pool.count, PyArray_TYPE(x)) : NULL;
-    if (out != NULL) {
-        WORK(PyArray_SIZE(x), PyArray_TYPE(x) == NPY_FLOAT ? avg_pool_float(&pool, PyArray_DATA(x), data_of(out))
-                                                           : avg_pool_double(&pool, PyArray_DATA(x), data_of(out)));
+    if (out != NULL && !run(&pool, avg_pool_float, avg_pool_double, x, out, NULL)) {
+        Py_SETREF(out, PyErr_NoMemory());
     }
     return freed(&pool, out);
 }
@@ -298,11 +341,8 @@ avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count
     take_shape(g, dims, pool.count);
     take_images(&pool, g, dims);
     PyObject *out = take_means(&pool, arguments + 2) ? new_images(g, dims, pool.size, PyArray_TYPE(g)) : NULL;
-    void *row = PyMem_Malloc(pool.count[2] * sizeof(double));
-    if (out != NULL && row != NULL) {
-        WORK(PyArray_SIZE((PyArrayObject *)out),
-             PyArray_TYPE(g) == NPY_FLOAT ? avg_pool_gradient_float(&pool, PyArray_DATA(g), data_of(out), row)
-                                          : avg_pool_gradient_double(&pool, PyArray_DATA(g), data_of(out), row));
+    if (out != NULL && !run(&pool, avg_pool_gradient_float, avg_pool_gradient_double, g, out, NULL)) {
+        Py_SETREF(out, PyErr_NoMemory());
     }
-    return finished(freed(&pool, out), row);
+    return freed(&pool, out);
 }

@@ -162,9 +162,12 @@ NAME(max_pool_row)(const Pool *pool, const REAL *x, Py_ssize_t a, Py_ssize_t b, 
                                                    columns))
 }
 
-static void
-NAME(max_pool)(const Pool *pool, const REAL *x, REAL *values, npy_int64 *indices, INDEX *at)
+static int
+NAME(max_pool)(const Pool *pool, const void *source, void *result, npy_int64 *indices, void *scratch)
 {
+    const REAL *x = source;
+    REAL *values = result;
+    INDEX *at = scratch;
     for (Py_ssize_t n = 0; n < pool->images; n++, x += product(pool->size)) {
         for (Py_ssize_t a = 0; a < pool->count[0]; a++) {
             for (Py_ssize_t b = 0; b < pool->count[1]; b++) {
@@ -177,6 +180,7 @@ NAME(max_pool)(const Pool *pool, const REAL *x, REAL *values, npy_int64 *indices
             }
         }
     }
+    return 1;
 }
 
 /* the largest of a window whose sides are known */
@@ -201,9 +205,11 @@ NAME(largest_inside)(const Py_ssize_t *size, const REAL *x, const Py_ssize_t *fr
     *index = at;
 }
 
-static void
-NAME(adaptive_max_pool)(const Pool *pool, const REAL *x, REAL *values, npy_int64 *indices)
+static int
+NAME(adaptive_max_pool)(const Pool *pool, const void *source, void *result, npy_int64 *indices, void *scratch)
 {
+    const REAL *x = source;
+    REAL *values = result;
     Py_ssize_t windows = product(pool->count), cell[3], from[3], to[3];
     for (Py_ssize_t n = 0; n < pool->images; n++, x += product(pool->size)) {
         for (Py_ssize_t k = 0; k < windows; k++) {
@@ -217,14 +223,18 @@ NAME(adaptive_max_pool)(const Pool *pool, const REAL *x, REAL *values, npy_int64
             NAME(largest_inside)(pool->size, x, from, to, values++, indices++);
         }
     }
+    return 1;
 }
 
 /* whether all indices are inside */
 static int
-NAME(put_back)(const REAL *g, const npy_int64 *indices, Py_ssize_t images, Py_ssize_t count, REAL *out, Py_ssize_t size)
+NAME(put_back)(const Pool *pool, const void *gradient, void *result, npy_int64 *indices, void *scratch)
 {
-    memset(out, 0, images * size * sizeof(REAL));
-    for (Py_ssize_t n = 0; n < images; n++, g += count, indices += count, out += size) {
+    const REAL *g = gradient;
+    REAL *out = result;
+    Py_ssize_t count = product(pool->count), size = product(pool->size);
+    memset(out, 0, pool->images * size * sizeof(REAL));
+    for (Py_ssize_t n = 0; n < pool->images; n++, g += count, indices += count, out += size) {
         for (Py_ssize_t k = 0; k < count; k++) {
             npy_int64 at = *(const volatile npy_int64 *)&indices[k]; /* See Note [Indices are read once] */
             if (at < 0 || at >= size) {
@@ -238,9 +248,11 @@ NAME(put_back)(const REAL *g, const npy_int64 *indices, Py_ssize_t images, Py_ss
 
 /* ---- the mean */
 
-static void
-NAME(avg_pool)(const Pool *pool, const REAL *x, REAL *out)
+static int
+NAME(avg_pool)(const Pool *pool, const void *source, void *result, npy_int64 *indices, void *scratch)
 {
+    const REAL *x = source;
+    REAL *out = result;
     for (Py_ssize_t n = 0; n < pool->images; n++, x += product(pool->size)) {
         const double *by = pool->divisors;
         for (Py_ssize_t a = 0; a < pool->count[0]; a++) {
@@ -255,11 +267,14 @@ NAME(avg_pool)(const Pool *pool, const REAL *x, REAL *out)
             }
         }
     }
+    return 1;
 }
 
-static void
-NAME(avg_pool_gradient)(const Pool *pool, const REAL *g, REAL *out, REAL *parts)
+static int
+NAME(avg_pool_gradient)(const Pool *pool, const void *gradient, void *result, npy_int64 *indices, void *scratch)
 {
+    const REAL *g = gradient;
+    REAL *out = result, *parts = scratch;
     memset(out, 0, pool->images * product(pool->size) * sizeof(REAL));
     for (Py_ssize_t n = 0; n < pool->images; n++, out += product(pool->size)) {
         const double *by = pool->divisors;
@@ -274,5 +289,6 @@ NAME(avg_pool_gradient)(const Pool *pool, const REAL *g, REAL *out, REAL *parts)
             }
         }
     }
+    return 1;
 }
 #undef FOR_EACH_PLACE

@@ -1,9 +1,20 @@
 /* softmax and log_softmax along the last dimension, a row at a time, so that it stays in the cache. */
 #include "kernels/kernels.h"
 #include "loops/exp.h"
+#include "loops/functions.h"
 #include "loops/threads.h"
 
 #include <stdatomic.h>
+
+#define SHORT 32  /* elements of a short row */
+#define GROUP 64  /* short rows that are worked on together; their elements fit into a BLOCK */
+#define AT_ONCE 8
+
+#ifdef HAS_FUNCTIONS
+#define LOGARITHM log_double
+#else
+#define LOGARITHM log
+#endif
 
 #define REAL float
 #include "loops/max_and_sum.h"

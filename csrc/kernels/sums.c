@@ -13,6 +13,7 @@
 #define PIECE 32768     /* elements of a row */
 #define ROWS 256        /* rows of a matrix whose columns are added up */
 #define COLUMNS 512
+#define NARROW 64       /* columns of which rows are joined */
 #define SHORT 64        /* a row of fewer elements is one sum */
 #define AT_ONCE 8       /* short rows */
 
@@ -122,6 +123,17 @@ note(Sums *given)
             }                                                                                                  \
         }                                                                                                      \
     }                                                                                                          \
+    /* the same of rows that are narrow and follow each other: several are taken for one, so that vectors are full */ \
+    static void narrow_columns_##REAL(const REAL *x, npy_intp rows, npy_intp count, double *sums)              \
+    {                                                                                                          \
+        double wide[2 * NARROW];                                                                               \
+        npy_intp together = 2 * NARROW / count, wides = rows / together, width = together * count;             \
+        columns_##REAL(x + wides * width, rows - wides * together, count, count, sums);                        \
+        columns_##REAL(x, wides, width, width, wide);                                                          \
+        for (npy_intp k = 0; k < width; k++) {                                                                 \
+            sums[k % count] += wide[k];                                                                        \
+        }                                                                                                      \
+    }                                                                                                          \
     static void column_pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                         \
     {                                                                                                          \
         Sums *given = context;                                                                                 \
@@ -132,8 +144,14 @@ note(Sums *given)
             npy_intp row = slice % given->pieces * ROWS, o = slice / given->pieces;                            \
             npy_intp rows = given->n - row < ROWS ? given->n - row : ROWS;                                     \
             npy_intp count = inner - column < COLUMNS ? inner - column : COLUMNS;                              \
-            columns_##REAL((const REAL *)given->x + (o * given->n + row) * inner + column, rows, count, inner, \
-                           given->sums + slice * inner + column);                                              \
+            const REAL *from = (const REAL *)given->x + (o * given->n + row) * inner + column;                 \
+            double *sums = given->sums + slice * inner + column;                                               \
+            if (inner <= NARROW) {                                                                             \
+                narrow_columns_##REAL(from, rows, inner, sums);                                                \
+            }                                                                                                  \
+            else {                                                                                             \
+                columns_##REAL(from, rows, count, inner, sums);                                                \
+            }                                                                                                  \
         }                                                                                                      \
         note(given);                                                                                           \
     }                                                                                                          \

@@ -421,13 +421,13 @@ min_along(PyObject *const *arguments)
     return extremes(arguments, -1);
 }
 
-/* The first k (all, if k is -1) along a dimension, in order: of short slices, or few of long ones. */
+/* The first k (all, if k is -1) along a dimension, in order, of few elements; for more, see kernels/sorting.c. */
 static PyObject *
 in_order(PyObject *input, PyObject *dim, npy_intp k, int descending)
 {
     Slices slices;
     if (!PyLong_CheckExact(dim) || !read_any_slices(&slices, input, dim, Py_True) || k > slices.n ||
-        (k < 0 ? slices.n : k) > MOST_SORTED || (k < 0 && PyArray_SIZE(slices.array) > SMALL)) {
+        (k < 0 ? slices.n : k) > MOST_SORTED || PyArray_SIZE(slices.array) > SMALL) {
         return NULL;
     }
     k = k < 0 ? slices.n : k;

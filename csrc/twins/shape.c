@@ -179,7 +179,17 @@ multiply_matrices(PyObject *const *arguments)
         (PyArray_SIZE(b) > 4096 && PyArray_STRIDE(b, 0) == PyArray_ITEMSIZE(b))) { /* times_transposed may be faster */
         return NULL;
     }
-    return PyArray_MatrixProduct2((PyObject *)a, (PyObject *)b, NULL);
+    npy_intp sizes[2] = {PyArray_DIM(a, 0), PyArray_DIM(b, 1)};
+    PyObject *out = NULL; /* memory that was kept, where there is much of it */
+    if (sizes[0] * sizes[1] > 4096 && (PyArray_ISFLOAT(a) || PyArray_ISCOMPLEX(a)) && PyArray_ISNOTSWAPPED(a)) {
+        out = new_large(2, sizes, NULL, (PyArray_Descr *)Py_NewRef(PyArray_DESCR(a)));
+        if (out == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *product = PyArray_MatrixProduct2((PyObject *)a, (PyObject *)b, (PyArrayObject *)out);
+    Py_XDECREF(out);
+    return product;
 }
 
 /* How many rows are added up before their sum is added to the total, so that rounding errors do not grow with all. */

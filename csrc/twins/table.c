@@ -2,6 +2,7 @@
  * below names. What that one leaves alone, the Python function does; it is marked by the decorator `twin` of compiled.py.
  */
 #include "twins/table.h"
+#include "quiet.h"
 
 /* Returns NULL without an exception if Python should do it. */
 typedef PyObject *(*Kernel)(PyObject *const *arguments);
@@ -55,7 +56,7 @@ twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *
             return result;
         }
     }
-    return PyObject_Vectorcall(self->function, given, flagged, names);
+    return quiet_call(self->function, given, flagged, names);
 }
 
 static PyObject *

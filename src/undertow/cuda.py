@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.torch_names import module_aliases
 
 if TYPE_CHECKING:
+    from undertow.backend.cuda.streams import Stream
     from undertow.backend.interface import Device
 
 
@@ -28,8 +27,8 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many GPUs tensors can be put on: one, `cuda:0`, or none."""
-    return int(_backend().reason() is None)
+    """How many GPUs tensors can be put on: `cuda:0`, `cuda:1`, ..."""
+    return int(_backend().count()) if _backend().reason() is None else 0
 
 
 def is_initialized() -> bool:
@@ -37,29 +36,39 @@ def is_initialized() -> bool:
     return bool(import_module("undertow.backend").devices_in_use()) and bool(_backend().is_ready())
 
 
-def _extension(device: Device | str | int | None = None) -> Any:
-    """What drives the GPU; RuntimeError if there is none, or not that one."""
+def _index(device: Device | str | int | None = None) -> int:
+    """The number of a GPU; RuntimeError if there is none, or not that one."""
     from undertow.backend.interface import Device
 
     why = _backend().reason()
     if why is not None:
         raise RuntimeError(f"No CUDA GPUs are available: {why} Ask undertow.cuda.is_available() first.")
-    asked = Device("cuda", device) if isinstance(device, int) else None if device is None else Device(device)
-    if asked is not None and (asked.type != "cuda" or asked.index not in (None, 0)):
-        raise RuntimeError(f"invalid device ordinal: '{asked}'. undertow uses the first GPU, cuda:0, alone.")
-    import_module("undertow.backend").namespace_of("cuda")
-    return _backend().extension()
+    if isinstance(device, int):
+        index = device if device >= 0 else _backend().current()
+    else:
+        asked = Device("cuda") if device is None else Device(device)
+        if asked.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {asked}")
+        index = _backend().current() if asked.index is None else asked.index
+    import_module("undertow.backend").namespace_of(Device("cuda", index))
+    return int(index)
+
+
+def _extension(device: Device | str | int | None = None) -> Any:
+    """What drives GPUs, at work on one of them."""
+    index, extension = _index(device), _backend().extension()
+    extension.enter(index)
+    return extension
 
 
 def current_device() -> int:
     """The number of the GPU that "cuda" stands for."""
-    _extension()
-    return 0
+    return _index()
 
 
 def set_device(device: Device | str | int) -> None:
-    """Make a GPU the one that "cuda" stands for; there is one."""
-    _extension(device)
+    """Make a GPU the one that "cuda" stands for."""
+    _backend().choose(_index(device))
 
 
 def synchronize(device: Device | str | int | None = None) -> None:
@@ -69,23 +78,23 @@ def synchronize(device: Device | str | int | None = None) -> None:
 
 def get_device_name(device: Device | str | int | None = None) -> str:
     """What the GPU's maker calls it."""
-    _extension(device)
-    return str(_backend().properties()["name"])
+    return str(_backend().properties(_index(device))["name"])
 
 
 def get_device_capability(device: Device | str | int | None = None) -> tuple[int, int]:
     """The GPU's generation: (9, 0) is Hopper."""
-    _extension(device)
-    found = _backend().properties()
+    found = _backend().properties(_index(device))
     return found["major"], found["minor"]
 
 
 def get_device_properties(device: Device | str | int | None = None) -> Any:
     """The GPU's `name`, `major`, `minor`, `total_memory` in bytes and `multi_processor_count`."""
     from types import SimpleNamespace
+    from uuid import UUID
 
-    _extension(device)
-    return SimpleNamespace(**_backend().properties())
+    found = dict(_backend().properties(_index(device)))
+    found["uuid"] = UUID(bytes=found["uuid"])
+    return SimpleNamespace(**found)
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -93,12 +102,16 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return is_available()
 
 
-@contextlib.contextmanager
-def device(device: Device | str | int | None) -> Iterator[None]:
-    """A context in which a GPU is the one that "cuda" stands for; -1 and None stand for none."""
-    if device is not None and device != -1:
-        set_device(device)
-    yield
+def device(device: Device | str | int | None) -> Any:
+    """A context in which a GPU is the one that "cuda" stands for; -1 and None stand for none.
+
+    >>> import undertow as ut
+    >>> if ut.cuda.is_available():
+    ...     with ut.cuda.device(0):
+    ...         assert ut.ones(2, device="cuda").device.index == 0
+    """
+    leaves = device is None or (isinstance(device, int) and device < 0)
+    return _backend().chosen(None if leaves else _index(device))
 
 
 # ---- memory
@@ -156,6 +169,7 @@ def memory_stats(device: Device | str | int | None = None) -> dict[str, int]:
         "num_alloc_retries": found["retries"],
         "num_ooms": found["out_of_memory"],
         "num_device_alloc": found["driver_allocations"],
+        "blocks_held_for_streams": found["held"],
     }
 
 
@@ -164,10 +178,27 @@ def memory_summary(device: Device | str | int | None = None, abbreviated: bool =
     return "\n".join([f"{name:32} {number:>16,}" for name, number in memory_stats(device).items()])
 
 
+def memory_snapshot(device: Device | str | int | None = None) -> list[dict[str, Any]]:
+    """Every block of memory that is kept: its address, size, stream, and whether it is in use or for later."""
+    if not is_initialized():
+        return []
+    return [
+        {"address": address, "total_size": size, "stream": stream, "state": "inactive" if free else "active_allocated"}
+        for address, size, stream, free in sorted(_extension(device).memory_blocks())
+    ]
+
+
+def mem_get_info(device: Device | str | int | None = None) -> tuple[int, int]:
+    """The bytes of memory that a GPU has left for anybody, and all it has."""
+    left, total = _extension(device).free_memory()
+    return int(left), int(total)
+
+
 def empty_cache() -> None:
-    """Give back memory of the GPU that is kept for later."""
+    """Give back memory of GPUs that is kept for later."""
     if is_initialized():
-        _extension().empty_cache()
+        for index in import_module("undertow.backend.cuda").namespaces_in_use():
+            _extension(index).empty_cache()
 
 
 def set_host_functions(mode: str) -> None:
@@ -183,6 +214,33 @@ def set_host_functions(mode: str) -> None:
 def host_functions() -> dict[str, int]:
     """How often each array function has been computed on the host, because it has no kernel for the GPU."""
     return dict(import_module("undertow.backend.cuda.tail").counts)
+
+
+# ---- streams
+
+
+def current_stream(device: Device | str | int | None = None) -> Stream:
+    """The stream that this thread's work on a GPU goes to."""
+    found: Stream = _space(device).current_stream()
+    return found
+
+
+def default_stream(device: Device | str | int | None = None) -> Stream:
+    """The stream that a GPU's work goes to unless another is chosen."""
+    found: Stream = _space(device).default_stream
+    return found
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Let this thread's work on a GPU go to a stream from now on; `with stream(s):` ends by itself."""
+    if stream is not None:
+        _backend().choose(stream.device.index)
+        streams = import_module("undertow.backend.streams")
+        streams.choose_streams({**streams.chosen_streams(), stream.device: stream})
+
+
+def _space(device: Device | str | int | None) -> Any:
+    return import_module("undertow.backend.cuda").namespace_of_index(_index(device))
 
 
 # ---- launching

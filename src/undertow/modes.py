@@ -60,7 +60,7 @@ class State:
     replay_views  whether the history of a view of changed memory is its view operations (or one as_strided)
     grad_layout   whether a leaf's gradient is laid out in memory as the leaf is
     multithreading  whether a backward pass may use threads other than the caller's
-    saved_hooks   the saved-tensor hooks that are on (SavedHooks of graph/saved.py); the last ones count
+    saved_hooks   the saved-tensor hooks that are on (SavedHooks of graph/operation_node.py); the last ones count
     no_saved_hooks  None, or the message that switching saved-tensor hooks on is refused with
     """
 
@@ -227,7 +227,13 @@ def set_anomaly(wanted: Anomaly | None) -> None:
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations in this thread currently record a graph."""
+    """Whether operations in this thread currently record a graph.
+
+    >>> import undertow as ut
+    >>> with ut.no_grad():
+    ...     print(ut.is_grad_enabled())
+    False
+    """
     return current().grad_mode
 
 
@@ -363,7 +369,14 @@ class no_grad(_GradSwitch):
 
 
 class enable_grad(_GradSwitch):
-    """Record a graph inside, also within `no_grad`."""
+    """Record a graph inside, also within `no_grad`.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> with ut.no_grad(), ut.enable_grad():
+    ...     print((2 * x).requires_grad)
+    True
+    """
 
     enabled = True
 
@@ -375,7 +388,14 @@ class enable_grad(_GradSwitch):
 
 
 class set_grad_enabled(_Switch):
-    """Switch recording on or off: at once as a call, until the end of the block as a context manager."""
+    """Switch recording on or off: at once as a call, until the end of the block as a context manager.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> with ut.set_grad_enabled(False):
+    ...     print((2 * x).requires_grad)
+    False
+    """
 
     at_once = True
 
@@ -497,5 +517,11 @@ class inference_mode(_Switch):
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether inference mode is on in this thread."""
+    """Whether inference mode is on in this thread.
+
+    >>> import undertow as ut
+    >>> with ut.inference_mode():
+    ...     print(ut.is_inference_mode_enabled())
+    True
+    """
     return current().inference

@@ -38,7 +38,12 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_default_device() -> Device:
-    """The device of tensors that are made without `device=`."""
+    """The device of tensors that are made without `device=`.
+
+    >>> import undertow as ut
+    >>> ut.get_default_device()
+    device(type='cpu')
+    """
     default = default_device.get()
     return Device("cpu") if default is None else default[0]
 

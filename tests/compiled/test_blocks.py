@@ -192,21 +192,16 @@ def test_numbers_do_not_depend_on_threads() -> None:
 # ---- what the processor notes
 
 
-def test_warnings_are_those_of_the_functions() -> None:
+def test_infinite_results_are_those_of_the_functions() -> None:
     def risky(xp: Any, x: Any) -> Any:
         return xp.log(x) * (1 / x)
 
     x = np.ones(100_000, "f")
     x[77_777] = 0
     function = InBlocks(risky, ())
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        function(x)
-    assert [str(w.message) for w in found] == [f"divide by zero encountered in {name}" for name in ("log", "divide")]
-    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero encountered in log"):
-        function(x)
+    found = function(x)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(function(x), risky(cpu, x))
+        np.testing.assert_array_equal(found, risky(cpu, x))
     x[77_777] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -303,14 +298,12 @@ def test_operands_that_overlap_in_place() -> None:
     np.testing.assert_array_equal(array, x)
 
 
-def test_changes_in_place_warn_as_numpy_does() -> None:
+def test_changes_in_place_are_silent() -> None:
     x = ut.ones(200_000)
-    with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
-        x.div_(ut.zeros(200_000))
-    x = ut.ones(200_000)
-    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+    with np.errstate(divide="raise"):
         x.div_(ut.zeros(200_000))
     assert x._version == 1
+    assert x.isinf().all()
 
 
 def test_sums_of_large_gradients() -> None:

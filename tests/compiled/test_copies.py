@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.compiled.threads import each_with
 from undertow.backend import copies
 from undertow.backend.copies import copied
 from undertow.compiled import core
@@ -17,11 +18,7 @@ from undertow.compiled import core
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
 
 
-@pytest.fixture(autouse=True, params=[1, 3])
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    core.set_threads(request.param)
-    yield
-    ut.set_num_threads(ut.get_num_threads())
+_threads = each_with(1, 3)
 
 
 def numbers(*shape: int, dtype: str = "f") -> Any:
@@ -119,8 +116,7 @@ def test_casts(source: str, to: str) -> None:
 
 def test_casts_that_overflow() -> None:
     large = np.full(50_000, 1e300)
-    with pytest.warns(RuntimeWarning, match="overflow encountered in cast"):
-        copies.cast(large, np.dtype("f"))
+    assert np.isinf(copies.cast(large, np.dtype("f"))).all()
     for dtype in (ut.float16, ut.bfloat16):
         for size in (10, 50_000):
             assert ut.full((size,), 3.4e38).to(dtype)[0] == np.inf

@@ -41,6 +41,15 @@ def work(examples: int, groups: int, dtype: str) -> list[bytes]:
     found += [core.softmax_rows(large), core.log_softmax_rows_gradient(large, large)]
     out, mean, rstd = core.norm_rows(large, 1, large[0], None, 1e-5, True)
     found += [out, mean, rstd, *core.norm_rows_gradient(out, large, 1, mean, rstd, large[0], (True, True, True))]
+    sides, steps, edges = (3, 3), (2, 2), (1, 1)
+    found += core.max_pool(x, sides, steps, edges, (1, 1), (20, 20))
+    found += [core.max_pool_gradient(found[-2], found[-1], (40, 40)), *core.adaptive_max_pool(x, (7, 7))]
+    found += [core.avg_pool(x, (20, 20), sides, steps, edges, True, 0)]
+    found += [core.avg_pool_gradient(found[-1], (40, 40), sides, steps, edges, True, 0)]
+    for of_channels in (0, 4):
+        out, mean, rstd, _ = core.norm_channels(x, of_channels, large[0, :16].copy(), None, 1e-5)
+        found += [out, mean, rstd]
+        found += core.norm_channels_gradient(x, out, of_channels, mean, rstd, large[0, :16].copy(), (True, True, True))
     moments = [large.copy(), large.copy(), abs(large)]
     core.adam_update(moments[0], large, *moments[1:], None, *[large[0, k : k + 1].reshape(()) for k in range(7)])
     found += [*moments, *[cpu.sum_to(large, shape) for shape in ((), (700,), (700, 1))]]

@@ -95,10 +95,10 @@ def test_what_is_not_finite(size: int) -> None:
     assert ut.full((size,), np.inf).amin() == np.inf
 
 
-def test_overflows_are_reported() -> None:
+def test_overflows_are_infinite() -> None:
     x = np.full(10_000, 1e30, "f")
-    for name, words in (("squares", "overflow"), ("multiply", "overflow encountered in reduce")):
-        with pytest.warns(RuntimeWarning, match=words):
+    with np.errstate(over="raise"):
+        for name in ("squares", "multiply"):
             assert fold(cpu, x, name, None, False) == np.inf
     with np.errstate(under="raise"):
         assert fold(cpu, x * 0 + np.float32(1e-30), "squares", None, False) == 0

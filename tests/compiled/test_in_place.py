@@ -14,6 +14,7 @@ import pytest
 
 import undertow as ut
 from tests.compiled.outcomes import outcome
+from tests.rows import together
 from undertow.compiled import core
 
 if core is None:
@@ -136,7 +137,7 @@ MODES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("target", TARGETS)
+@together(target=TARGETS)
 def test_a_change_is_the_one_python_makes(target: str, change: str) -> None:
     function = getattr(ut.Tensor, change.split()[0])
     assert type(function) is core.InPlace
@@ -144,9 +145,11 @@ def test_a_change_is_the_one_python_makes(target: str, change: str) -> None:
     assert outcome(function, call, make) == outcome(function.function, call, make)
 
 
-@pytest.mark.parametrize("change", ["add_", "mul_ itself", "exp_", "relu_", "mul_ recorded", "lerp_"])
-@pytest.mark.parametrize("target", ["plain", "recorded", "leaf", "view of recorded", "inference"])
 @pytest.mark.parametrize("mode", MODES)
+@together(
+    target=["plain", "recorded", "leaf", "view of recorded", "inference"],
+    change=["add_", "mul_ itself", "exp_", "relu_", "mul_ recorded", "lerp_"],
+)
 def test_modes(mode: str, target: str, change: str) -> None:
     function = getattr(ut.Tensor, change.split()[0])
 
@@ -177,11 +180,11 @@ OVERWRITING: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("change", OVERWRITING)
-@pytest.mark.parametrize(
-    ("mode", "target"),
-    [("", t) for t in TARGETS] + [(m, t) for m in MODES if m for t in ("leaf", "view of recorded", "inference")],
+@together(
+    given=[("", t) for t in TARGETS] + [(m, t) for m in MODES if m for t in ("leaf", "view of recorded", "inference")]
 )
-def test_overwriting(mode: str, target: str, change: str) -> None:
+def test_overwriting(change: str, given: tuple[str, str]) -> None:
+    mode, target = given
     function = getattr(ut.Tensor, change.split()[0])
     assert type(function) is core.Shortcut
 
@@ -194,10 +197,11 @@ def test_overwriting(mode: str, target: str, change: str) -> None:
     )
 
 
-def test_an_error_of_numpy_is_raised_after_the_change_was_counted() -> None:
+def test_what_numpy_would_raise_is_of_no_concern() -> None:
     x = ut.tensor([1.0, 0.0])
-    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+    with np.errstate(divide="raise"):
         x.log_()
+    assert x.tolist() == [0, -np.inf]
     assert x._version == 1
 
 

@@ -332,9 +332,7 @@ def test_infinite_rows_are_left_to_numpy(row: list[float]) -> None:
     assert core.softmax_rows(x) is None
     assert core.log_softmax_rows(x) is None
     large = ut.tensor(np.tile(x, (10000, 1)))
-    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
-        ut.softmax(large, -1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="raise"):
         assert np.isnan(ut.softmax(large, -1).numpy()[1]).any()
 
 

@@ -113,12 +113,10 @@ def test_what_is_assumed() -> None:
     assert function(x) is NotImplemented
 
 
-def test_overflows_are_reported() -> None:
+def test_overflows_are_infinite() -> None:
     x = np.full(50_000, 3e37, "f")
-    with pytest.warns(RuntimeWarning, match="overflow encountered in reduce"):
+    with np.errstate(over="raise"):
         assert InBlocks(lambda xp, x: xp.add.reduce(x * 2, axis=None), (), reduces=True)(x) == np.inf
-    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
-        InBlocks(lambda xp, x: xp.add.reduce(x * 2, axis=None), (), reduces=True)(x)
 
 
 @pytest.mark.parametrize("extra", [((), "x"), ((7,), None), ((0,), None), ((), 1.0), (("a",), None)])

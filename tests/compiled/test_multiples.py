@@ -53,17 +53,13 @@ def test_operands_of_other_kinds() -> None:
         ut.tensor(whole).add_(ut.tensor(whole), alpha=0.5)
 
 
-def test_warnings_and_errors_are_those_of_numpy() -> None:
+def test_what_is_not_finite() -> None:
     x, y = np.ones(3000), np.ones(3000)
     x[2000], y[2000] = np.inf, np.inf
-    with pytest.warns(RuntimeWarning, match="invalid value encountered in subtract"):
+    with np.errstate(invalid="raise"):
         found = changed("sub_", x, y, 0.5)
     assert np.isnan(found[2000])
     assert (np.delete(found, 2000) == 0.5).all()
-    tensor = ut.tensor(x)
-    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="invalid value"):
-        tensor.sub_(ut.tensor(y), alpha=0.5)
-    assert tensor._version == 1  # the memory was changed
 
 
 def test_recorded() -> None:
@@ -85,5 +81,5 @@ def test_very_large_arrays(name: str, dtype: str) -> None:
     tensor = ut.tensor(x)
     getattr(tensor, name)(ut.tensor(y), alpha=0.3)
     np.testing.assert_array_equal(tensor.numpy(), expected)
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        getattr(tensor, name)(ut.tensor(np.full_like(x, np.finfo(dtype).max)), alpha=3.0)
+    getattr(tensor, name)(ut.tensor(np.full_like(x, np.finfo(dtype).max)), alpha=3.0)
+    assert tensor.isinf().all()

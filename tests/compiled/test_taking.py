@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import undertow as ut
+from tests.compiled.threads import each_with
 from undertow.compiled import core
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
@@ -16,11 +16,7 @@ pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed wit
 RNG = np.random.default_rng(11)
 
 
-@pytest.fixture(autouse=True, params=[1, 3])
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    core.set_threads(request.param)
-    yield
-    ut.set_num_threads(ut.get_num_threads())
+_threads = each_with(1, 3)
 
 
 def numbers(*shape: int, dtype: str = "f") -> Any:

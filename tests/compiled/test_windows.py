@@ -14,7 +14,7 @@ import pytest
 import undertow as ut
 from undertow.backend import cpu, kernels
 from undertow.compiled import core
-from undertow.ops.index import positions
+from undertow.ops.index import index_arrays
 from undertow.ops.network import pool_kernels
 from undertow.ops.network.conv_kernels import convolve, convolve_transposed, convolve_weight
 from undertow.ops.network.sliding_windows import Sizes, window_counts
@@ -277,7 +277,7 @@ def test_what_pooling_refuses() -> None:
 def test_added_rows(width: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     index = np.random.default_rng(1).integers(0, 7, 200)
     out, rows = normal(1, 7, width, dtype=dtype), normal(2, 200, width, dtype=dtype)
-    expected = by_numpy(monkeypatch, positions.add_rows, out.copy(), index, rows)
+    expected = by_numpy(monkeypatch, index_arrays.add_rows, out.copy(), index, rows)
     assert core.add_rows(out, index, rows) is True
     assert_close(out, expected, dtype, 200)
 

@@ -19,4 +19,5 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         if shutil.which("g++") is None:
             pytest.skip("the emulated GPU needs g++")
         monkeypatch.setenv("UNDERTOW_CUDA", "emulate")
+        monkeypatch.setenv("UNDERTOW_CUDA_DEVICES", "2")
     pytest.importorskip("undertow._cuda")

@@ -64,7 +64,7 @@ def test_devices_do_not_mix_and_tensors_move() -> None:
     with pytest.raises(TypeError, match=r"can't convert cuda:0 device type tensor to numpy"):
         x.detach().numpy()
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        ut.ones(1, device="cuda:1")
+        ut.ones(1, device="cuda:9")
 
 
 def test_changes_in_place_are_recorded() -> None:
@@ -112,7 +112,7 @@ def test_states_travel_between_devices(tmp_path: Any) -> None:
 
 
 def test_what_is_known_of_the_device() -> None:
-    assert ut.cuda.is_available() and ut.cuda.device_count() == 1
+    assert ut.cuda.is_available() and ut.cuda.device_count() >= 1
     ut.ones(1, device="cuda")
     assert ut.cuda.is_initialized() and ut.cuda.current_device() == 0
     assert ut.cuda.get_device_name() == ut.cuda.get_device_properties().name

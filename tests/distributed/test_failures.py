@@ -25,7 +25,7 @@ CASES = {
     "nobody receives": (3, ["DistTimeoutError", "a message from rank 1", "failures.py"]),
     "unused": (60, ["Expected to have finished reduction", "rank 0: none", "rank 1: 1.weight, 1.bias"]),
     "other models": (60, ["DDP expects same model across all ranks", "weight float32[3, 2]"]),
-    "monitored": (3, ["Rank 0: Ranks 1 failed to pass monitoredBarrier in 3000 ms"]),
+    "monitored": (3, ["Rank 0 timed out in monitoredBarrier", "Rank 1 failed to pass monitoredBarrier in 3000 ms"]),
 }
 
 

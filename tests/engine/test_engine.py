@@ -278,6 +278,31 @@ def test_callbacks_of_a_nested_pass_run_at_its_own_end(L: ModuleType) -> None:
     assert seen == ["inner callback", "after the inner pass", "outer callback"]
 
 
+def test_a_callback_of_the_outermost_pass_waits_for_all_of_it() -> None:
+    """Whatever the depth, and whichever thread the nested pass has moved to."""
+    seen: list[str] = []
+
+    @ut.enable_grad()
+    def nest(grad: Any, depth: int) -> None:
+        inner = leaf(ut) * 2
+        if depth:
+            inner.register_hook(lambda g: nest(g, depth - 1))
+        else:
+            inner.register_hook(lambda g: ut.autograd.graph.queue_callback(lambda: seen.append("callback"), True))
+        inner.sum().backward()
+        seen.append(f"after depth {depth}")
+
+    x = leaf(ut)
+    y = x * 2
+    y.register_hook(lambda g: nest(g, 2))
+    (y * (x * 3)).sum().backward()
+    assert seen == ["after depth 0", "after depth 1", "after depth 2", "callback"] and x.grad is not None
+    y = leaf(ut) * 2
+    y.register_hook(lambda g: ut.autograd.graph.queue_callback(lambda: seen.append("its own"), outermost=True))
+    y.sum().backward()
+    assert seen[-1] == "its own"
+
+
 def test_callbacks_need_a_pass(L: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="Final callbacks can only be installed during backward pass"):
         queue_callback(L, lambda: None)

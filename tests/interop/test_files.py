@@ -86,7 +86,7 @@ def test_model_and_optimizer_go_on_where_they_were(tmp_path: Path, ending: str) 
     assert [step(model, optimizer) for _ in range(3)] == [step(other, again) for _ in range(3)]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", [".npz", pytest.param(".safetensors", marks=needs_safetensors)])
 @pytest.mark.parametrize("value", [object(), {1.5: 1}, {"f": print}, [b"bytes"], {(1, 2): 3}, ut.nn.Linear(1, 1)])
 def test_what_is_no_tree_is_refused_and_the_old_file_stays(tmp_path: Path, value: Any, ending: str) -> None:
     path = tmp_path / f"tree{ending}"
@@ -352,3 +352,40 @@ def test_bfloat16_of_pytorch_in_safetensors(torch: ModuleType, tmp_path: Path) -
     assert found.dtype == ut.bfloat16 and found.tolist() == values.tolist()
     ut.save({"x": found.t()}, path)
     assert torch.equal(load_file(path)["x"], values.t())
+
+
+# ---- whole objects
+
+
+def test_whole_objects_are_read_only_where_the_program_says_so(tmp_path: Path) -> None:
+    model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.BatchNorm1d(3))
+    optimizer = ut.optim.SGD(model.parameters(), lr=0.1)
+    path = tmp_path / "model.pt"
+    ut.save({"model": model, "optimizer": optimizer, (1, 2): {1.5}}, path)
+    for options in ({}, {"weights_only": True}):
+        with pytest.raises(ValueError, match=r"asks for .*Sequential.*weights_only=False"):
+            ut.load(path, **options)
+    found = ut.load(path, map_location="cpu", weights_only=False)
+    assert found[1, 2] == {1.5}
+    assert type(found["model"][0].weight) is ut.nn.Parameter
+    assert ut.equal(found["model"][0].weight, model[0].weight)
+    assert found["optimizer"].param_groups[0]["params"][0] is found["model"][0].weight
+
+
+def test_what_cannot_be_pickled_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "tree.pt"
+    ut.save({"a": 1}, path)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        ut.save({"a": lambda: 1}, path)
+    assert ut.load(path) == {"a": 1}
+
+
+@pytest.mark.torch
+def test_whole_models_of_pytorch(torch: ModuleType, tmp_path: Path) -> None:
+    theirs = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.ReLU()).eval()
+    torch.save(theirs, tmp_path / "model.pt")
+    ours = ut.load(tmp_path / "model.pt", weights_only=False)
+    assert isinstance(ours, ut.nn.Sequential)
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_allclose(ours(ut.tensor(x)).detach().numpy(), theirs(torch.tensor(x)).detach().numpy(), rtol=1e-5)

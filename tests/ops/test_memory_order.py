@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, as_array, cases, leaf
+from tests.ops.systems import Case, as_array, cases, every, leaf
 from undertow.backend.memory_order import inverse, is_channels_last, nesting
 from undertow.modes import no_grad
 
@@ -69,10 +69,6 @@ OTHERWISE = {
     "pow-zero_base": "the same",
     "svd_lowrank": "as pca_lowrank",
 }
-
-
-def every(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=[c.id for c in cases])
 
 
 def comparable(results: Sequence[Any]) -> Iterator[Any]:

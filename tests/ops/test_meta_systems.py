@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from tests.ops.systems import Case, cases, leaf
+from tests.ops.systems import Case, cases, every, leaf
 from undertow.autograd.backward import grad
 from undertow.backend import namespace_of
 from undertow.backend.meta import outcomes
@@ -47,7 +47,7 @@ def steps(array: Any) -> list[int]:
     return [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1] if array.size else []
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.sample.op not in MIXED], ids=lambda case: case.id)
+@every([c for c in CASES if c.sample.op not in MIXED])
 def test_meta_gives_what_the_cpu_gives_but_values(case: Case) -> None:
     ut.manual_seed(0)
     leaves = [leaf(a, k in case.differentiable) for k, a in enumerate(case.arrays)]
@@ -75,18 +75,19 @@ def test_meta_gives_what_the_cpu_gives_but_values(case: Case) -> None:
         assert got is None or (got.shape, got.dtype, got.device.type) == (expected.shape, expected.dtype, "meta")
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.sample.op not in MIXED], ids=lambda case: case.id)
+@every([c for c in CASES if c.sample.op not in MIXED])
 def test_what_stand_ins_tell_is_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row as if its arrays were too large to be run: the right shape, or a refusal."""
     ut.manual_seed(0)
     with np.errstate(all="ignore"):
         plain = case.call([leaf(a, False) for a in case.arrays])
-    monkeypatch.setattr(outcomes, "RUN_UP_TO", -1)
-    monkeypatch.setattr(outcomes, "KEPT", 1)
-    try:
-        found = case.call([on_meta(a, False) for a in case.arrays])
-    except (NoValuesError, RuntimeError, ValueError, IndexError):
-        return  # options that go with the real sizes may not go with the stand-ins'
+    with monkeypatch.context() as patch:
+        patch.setattr(outcomes, "RUN_UP_TO", -1)
+        patch.setattr(outcomes, "KEPT", 1)
+        try:
+            found = case.call([on_meta(a, False) for a in case.arrays])
+        except (NoValuesError, RuntimeError, ValueError, IndexError):
+            return  # options that go with the real sizes may not go with the stand-ins'
     for expected, got in zip(plain, found, strict=True):
         if isinstance(expected, Tensor):
             assert (got.shape, got.dtype) == (expected.shape, expected.dtype)

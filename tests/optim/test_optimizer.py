@@ -77,9 +77,9 @@ def test_bad_options(L: ModuleType, name: str, options: dict[str, Any], words: s
         getattr(L.optim, name)([L.ones(2, requires_grad=True)], **options)
 
 
-def test_an_update_inside_the_graph_is_refused() -> None:
-    with pytest.raises(ValueError, match="differentiable=True is not supported"):
-        ut.optim.Adam([ut.ones(2, requires_grad=True)], differentiable=True)
+def test_a_captured_update_is_refused() -> None:
+    with pytest.raises(ValueError, match="capturable=True is not supported"):
+        ut.optim.Adam([ut.ones(2, requires_grad=True)], capturable=True)
 
 
 # ---- stepping

@@ -23,6 +23,7 @@ from undertow.ops.declare.op import REGISTRY, Op
 MODULES = {
     "tensor": ("Tensor", "undertow.Tensor"),
     "autograd": ("undertow.autograd", "undertow.autograd"),
+    "autograd-function": ("undertow.autograd.function", "undertow.autograd.function"),
     "autograd-graph": ("undertow.autograd.graph", "undertow.autograd.graph"),
     "autograd-functional": ("undertow.autograd.functional", "undertow.autograd.functional"),
     "forward-ad": ("undertow.autograd.forward_ad", "undertow.autograd.forward_ad"),
@@ -50,11 +51,16 @@ MODULES = {
     "masked": ("undertow.masked", "undertow.masked"),
     "amp": ("undertow.amp", "undertow.amp"),
     "distributed": ("undertow.distributed", "undertow.distributed"),
+    "rpc": ("undertow.distributed.rpc", "undertow.distributed.rpc"),
+    "distributed-autograd": ("undertow.distributed.autograd", "undertow.distributed.autograd"),
+    "cuda": ("undertow.cuda", "undertow.cuda"),
+    "sim": ("undertow.sim", "undertow.sim"),
     "instrument": ("undertow.instrument", "undertow.instrument"),
     "tensorboard": ("undertow.utils.tensorboard", "undertow.utils.tensorboard"),
     "flop-counter": ("undertow.utils.flop_counter", "undertow.utils.flop_counter"),
     "interop": ("undertow.interop", "undertow.interop"),
     "profiler": ("undertow.profiler", "undertow.profiler"),
+    "autograd-profiler": ("undertow.autograd.profiler", "undertow.autograd.profiler"),
     "random": ("undertow.random", "undertow.random"),
     "testing": ("undertow.testing", "undertow.testing"),
 }
@@ -151,6 +157,10 @@ DESCRIPTORS = (*ATTRIBUTES, classmethod, staticmethod)
 LISTED = {
     "undertow.autograd.forward_ad": "UnpackedDualTensor dual_level enter_dual_level exit_dual_level make_dual "
     "unpack_dual".split(),
+    "undertow.autograd.function": ["FunctionCtx", "InplaceFunction", "once_differentiable"],
+    "undertow.backend.simulated": "DeviceFailure Event OutOfMemoryError Stream StreamOrderError configure "
+    "current_stream default_stream device_count inject_failure memory_allocated set_memory_limit stream "
+    "synchronize".split(),
     "undertow.nn.utils.parametrizations": ["orthogonal", "spectral_norm", "weight_norm"],
 }
 

@@ -116,7 +116,12 @@ class set_detect_anomaly(Scope):
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on: see `detect_anomaly`."""
+    """Whether anomaly mode is on: see `detect_anomaly`.
+
+    >>> import undertow as ut
+    >>> ut.is_anomaly_enabled()
+    False
+    """
     return anomaly() is not None
 
 

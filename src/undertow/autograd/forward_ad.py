@@ -81,6 +81,12 @@ class dual_level(Scope):
 
     track_tangent_grad  False: tangents get no history, although the tensors they belong to do. Nothing is saved for a
                         backward pass through them
+
+    >>> import undertow as ut
+    >>> with ut.autograd.forward_ad.dual_level():
+    ...     x = ut.autograd.forward_ad.make_dual(ut.tensor([2.0]), ut.ones(1))
+    ...     print(ut.autograd.forward_ad.unpack_dual(3 * x).tangent)
+    tensor([3.])
     """
 
     variable: Any = state_variable
@@ -148,6 +154,12 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """An alias of `tensor` that carries `tangent`, at the innermost level or the one given.
 
     The tangent is used as it is where it lies in memory as the tensor does, else a copy of it.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.forward_ad.dual_level():
+    ...     x = ut.autograd.forward_ad.make_dual(ut.tensor([2.0]), ut.ones(1))
+    ...     print(ut.autograd.forward_ad.unpack_dual(x * x).tangent)
+    tensor([4.])
     """
     chosen = _level(level, "create a dual Tensor")
     for name, value in (("primal", tensor), ("tangent", tangent)):
@@ -180,7 +192,14 @@ def _alias(tensor: Tensor, level: DualLevel) -> Tensor:
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The tensor without its tangent, and the tangent, None if it has none at that level."""
+    """The tensor without its tangent, and the tangent, None if it has none at that level.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.forward_ad.dual_level():
+    ...     x = ut.autograd.forward_ad.make_dual(ut.tensor([2.0]), ut.ones(1))
+    ...     print(ut.autograd.forward_ad.unpack_dual(x.sin()).primal)
+    tensor([0.9093])
+    """
     if level is None and not active().duals:
         return UnpackedDualTensor(tensor, None)
     if level is not None and level < 0:

@@ -148,9 +148,13 @@ def current_graph_task_execution_order() -> list[_node.Node]:
     return execution_order(task)
 
 
-def queue_callback(callback: Callable[[], None]) -> None:
-    """Call `callback()` once, when the backward pass that is running in this thread has finished."""
-    engine.queue_callback(callback)
+def queue_callback(callback: Callable[[], None], outermost: bool = False) -> None:
+    """Call `callback()` once, when the backward pass that is running in this thread has finished.
+
+    outermost  when the whole pass has finished, if this one runs inside a node of another: a re-entrant checkpoint runs
+               a pass of its own, and whoever waits for the gradients of all parameters must not take its end for theirs
+    """
+    engine.queue_callback(callback, outermost)
 
 
 class MultiGradHook:

@@ -57,9 +57,9 @@ class ImperativeEngine:
         backward(tensors, grad_tensors, keep_graph, create_graph, inputs=inputs or None)
         return None
 
-    def queue_callback(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once, when the backward pass that is running now has finished."""
-        engine.queue_callback(callback)
+    def queue_callback(self, callback: Callable[[], None], outermost: bool = False) -> None:
+        """Run `callback` once, when the backward pass that is running now has finished: see autograd.graph."""
+        engine.queue_callback(callback, outermost)
 
     def is_checkpoint_valid(self) -> bool:
         """Whether re-entrant checkpoints can run: no pass that is running now has chosen inputs."""

@@ -49,7 +49,12 @@ def set_requires_grad(self: Tensor, value: bool) -> None:
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Switch `requires_grad` on (or off) and return the tensor."""
+    """Switch `requires_grad` on (or off) and return the tensor.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).requires_grad_()
+    tensor([1.], requires_grad=True)
+    """
     if self.is_leaf or not requires_grad:
         set_requires_grad(self, requires_grad)
     return self
@@ -164,12 +169,23 @@ def backward(
 
     gradient  the gradient with respect to this tensor; may be left out for a real scalar
     The other arguments are those of `undertow.autograd.backward`.
+
+    >>> import undertow as ut
+    >>> x = ut.tensor([2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([4.])
     """
     run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def detach(self: Tensor) -> Tensor:
-    """The same data without history; memory and version counter are shared."""
+    """The same data without history; memory and version counter are shared.
+
+    >>> import undertow as ut
+    >>> ut.ones(1, requires_grad=True).detach().requires_grad
+    False
+    """
     intercept = current().intercept
     return intercept.detach(detach, detached, self) if isinstance(intercept, Interceptor) else detached(self)
 
@@ -242,7 +258,14 @@ def get_base(self: Tensor) -> Tensor | None:
 
 
 def is_inference(self: Tensor) -> bool:
-    """Whether the tensor was made in inference mode, and so can never be recorded."""
+    """Whether the tensor was made in inference mode, and so can never be recorded.
+
+    >>> import undertow as ut
+    >>> with ut.inference_mode():
+    ...     x = ut.ones(1)
+    >>> x.is_inference()
+    True
+    """
     return self._extra is not None and self._extra.inference
 
 
@@ -265,7 +288,14 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
-    """Call `hook(tensor)` each time a gradient has been added to the leaf's `.grad`."""
+    """Call `hook(tensor)` each time a gradient has been added to the leaf's `.grad`.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> _ = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad))
+    >>> (2 * x).sum().backward()
+    tensor([2.])
+    """
     if not requires_grad(self):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if not self.is_leaf:
@@ -277,7 +307,16 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 
 
 def retain_grad(self: Tensor) -> None:
-    """Keep the gradient of a tensor that is not a leaf in its `.grad`, too."""
+    """Keep the gradient of a tensor that is not a leaf in its `.grad`, too.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> y.retain_grad()
+    >>> (3 * y).sum().backward()
+    >>> y.grad
+    tensor([3.])
+    """
     edge = current_edge(self)
     if not requires_grad(self):
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")

@@ -53,11 +53,11 @@ _meta: ArrayNamespace | None = None
 def send_to_devices() -> None:
     """Send what devices were asked for, where it is written down first: at the end of a pass, and of a step."""
     cuda = sys.modules.get("undertow.backend.cuda")
-    if cuda is not None and cuda._namespace is not None:
+    if cuda is not None and cuda._namespaces:
         cuda.flush()
 
 
 def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
     cuda = sys.modules.get("undertow.backend.cuda")
-    return _meta is not None or bool(simulated._namespaces) or (cuda is not None and cuda._namespace is not None)
+    return _meta is not None or bool(simulated._namespaces) or (cuda is not None and bool(cuda._namespaces))

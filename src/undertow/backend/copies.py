@@ -23,7 +23,7 @@ def copied(array: Array, order: str = "K") -> Any:
 
 
 def cast(array: Array, dtype: DType) -> Any:
-    """array.astype(dtype); what is beyond the range of half precision may warn, as NumPy does, or not."""
+    """array.astype(dtype)"""
     if core is not None and type(array) is np.ndarray and array.size >= MANY:
         made = core.converted(array, dtype)
         if made is not None:

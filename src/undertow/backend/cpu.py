@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from contextvars import copy_context
 from typing import Any
 
 import numpy as np
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, stacks
 from undertow.backend.copies import cast
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.backend.silence import errstate, quietly
 from undertow.compiled import core, twin
-from undertow.scopes import Scope
 
 #: the core's own loops for elementary functions (csrc/formula/functions.c), in ufuncs by NumPy's names: the same for
 #: arrays of all sizes, so that a number has one logarithm
@@ -49,27 +48,6 @@ def read_once(x: Array) -> Array:
     return x.copy(order="K") if type(x) is np.ndarray else x
 
 
-def _errors_variable() -> Any:
-    """The ContextVar in which NumPy keeps how it treats floating-point errors (and the size of its buffers)."""
-    context = copy_context()
-    context.run(np.seterr)
-    return next(variable for variable in context if variable.name == "numpy.ufunc.extobj")
-
-
-class errstate(Scope):
-    """np.errstate, whose end no interrupt can prevent; see scopes.py."""
-
-    variable = _errors_variable()
-
-    def __init__(self, **changes: Any) -> None:
-        self.changes = changes
-
-    def inside(self, outer: Any) -> Any:
-        context = copy_context()
-        context.run(np.seterr, **self.changes)
-        return context[self.variable]
-
-
 class CpuNamespace(ArrayNamespace):
     def __init__(self) -> None:
         with warnings.catch_warnings():
@@ -80,6 +58,8 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
+        self.matmul, self.empty = stacks.matmul, stacks.empty
+        self.copyto = copyto
         for name in READ_TWICE:
             setattr(self, name, _of_a_copy(getattr(np, name)))
         for name in READ_INDEX_TWICE:
@@ -90,14 +70,19 @@ class CpuNamespace(ArrayNamespace):
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
-    """np.astype; what is beyond the range of half precision is infinite, without a warning."""
+    """np.astype; what is beyond the range of the dtype is infinite, without a warning."""
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
         return np.astype(x, dtype, copy=copy)
-    if not is_narrow(dtype):
-        return cast(x, dtype)
-    with errstate(over="ignore", invalid="ignore"):
-        return cast(x, dtype)
+    return quietly(cast, x, dtype)
+
+
+def copyto(target: Array, values: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """np.copyto; what is beyond the range of the dtype is infinite, without a warning."""
+    if getattr(values, "dtype", None) is target.dtype:
+        np.copyto(target, values, casting, where)
+    else:
+        quietly(np.copyto, target, values, casting, where)
 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)

@@ -90,7 +90,14 @@ def get_default_dtype() -> dtype:
 
 
 def set_default_dtype(d: DType) -> None:
-    """Set the dtype of float tensors made from Python numbers (a real floating dtype)."""
+    """Set the dtype of float tensors made from Python numbers (a real floating dtype).
+
+    >>> import undertow as ut
+    >>> ut.set_default_dtype(ut.float64)
+    >>> ut.ones(1)
+    tensor([1.])
+    >>> ut.set_default_dtype(ut.float32)
+    """
     d = numpy_dtype(d)
     if not is_floating(d):
         raise TypeError(f"only floating-point types are supported as the default type, got {d}")

@@ -71,6 +71,10 @@ default_device: ContextVar[tuple[Device, Any] | None] = ContextVar("undertow.def
 for_shapes_alone: ContextVar[bool] = ContextVar("undertow.for_shapes_alone", default=False)
 
 
+#: whether the program goes on while elements are copied between pinned memory and a device
+non_blocking: ContextVar[bool] = ContextVar("undertow.non_blocking", default=False)
+
+
 class DeviceArray:
     """An array that is not the CPU's, and knows the namespace of its device."""
 
@@ -132,6 +136,9 @@ class ArrayNamespace:
     device: Device
     #: whether an index that is out of range is found by the kernel that uses it, so that nobody need look at it before
     checks_indices = False
+    #: operations whose forwards, and whose rules, compute half precision themselves; others get it in float32
+    half_forwards: frozenset[str] = frozenset()
+    half_rules: frozenset[str] = frozenset()
 
     def __init__(self, device: Device, module: Any) -> None:
         self.device = device
@@ -156,6 +163,8 @@ class ArrayNamespace:
 
     def take_over(self, array: Any) -> Any:
         """A copy of an array of any device, in this one's memory."""
+        if non_blocking.get() and hasattr(array, "to_host_later"):
+            return array.to_host_later()
         return array.to_host() if hasattr(array, "to_host") else self.array(array)
 
     def outcome_of(self, name: str, forward: Callable[..., Any], args: Any) -> Any:

@@ -82,14 +82,18 @@ logsumexp_rows = kernel("logsumexp_rows")
 logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
 #: (x, index, dim) -> x.take(index, dim)
 take = kernel("take")
+#: on other devices alone: (index, first, end) -> True; one outside of [first, end) is an IndexError at the next look
+note_outside = kernel("note_outside")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
 scatter_add = kernel("scatter_add")
 #: the same, but puts them there
 scatter = kernel("scatter")
-#: on other devices alone: (x, whether its logarithm) -> softmax of the last dimension
+#: on other devices alone: (x, whether its logarithm, zeros for rows of -inf) -> softmax of the last dimension; (g, what
+#: that gave, whether it was the logarithm) -> its gradient
 softmax_rows_of = kernel("softmax_rows_of")
+softmax_rows_slope = kernel("softmax_rows_slope")
 #: (input, target, weight, ignore_index, reduction) -> the loss; (g, target, input, ignore_index) -> its gradient;
 #: (target, weight, classes, ignore_index, reduction, dtype) -> what each target counts in the loss
 cross_entropy = kernel("cross_entropy")
@@ -98,10 +102,18 @@ target_coefficients = kernel("target_coefficients")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")
+#: on other devices alone: (x, weight, bias) -> x @ weight.T + bias
+linear = kernel("linear")
+#: on other devices alone: (x, dim, whether the largest comes first) -> the indices that sort
+sorted_order = kernel("sorted_order")
+#: on other devices alone: (name of the operation, x) -> a special function of real floating-point numbers
+special_function = kernel("special_function")
 #: (g, x, slope) -> g where x is positive, else slope * g
 leaky = kernel("leaky")
 #: (x, dim, whether from the end) -> running sums
 running_sums = kernel("running_sums")
+#: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank
+order_rows = kernel("order_rows")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known

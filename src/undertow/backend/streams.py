@@ -1,7 +1,7 @@
 """Which stream of each device the work of this thread goes to, for backends whose devices have streams.
 
-A backend's Stream has `device`, `namespace`, `wait_stream(other)` and `synchronize()`; its namespace answers
-`current_stream()` and `default_stream`. The CPU has none: its `current_stream()` is None.
+A backend's Stream has `device`, `namespace`, `wait_stream(other)`, `keep(array)` and `synchronize()`; its namespace
+answers `current_stream()` and `default_stream`. The CPU has none: its `current_stream()` is None.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from undertow.backend.interface import Device
 from undertow.scopes import Scope, set_value
 
 #: device -> the stream chosen for it; a device that is not there uses its default stream
-_chosen: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))
-chosen_streams = _chosen.get
-choose_streams: Callable[[Mapping[Device, Any]], None] = partial(set_value, _chosen)
+chosen_variable: ContextVar[Mapping[Device, Any]] = ContextVar("undertow.streams", default=MappingProxyType({}))
+chosen_streams = chosen_variable.get
+choose_streams: Callable[[Mapping[Device, Any]], None] = partial(set_value, chosen_variable)
 
 
 class _Working(threading.local):
@@ -44,7 +44,7 @@ class stream(Scope):
     >>> ut.sim.current_stream("sim:0").wait_stream(side)
     """
 
-    variable = _chosen
+    variable = chosen_variable
 
     def __init__(self, stream: Any) -> None:
         self.stream = self.given = stream

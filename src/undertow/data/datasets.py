@@ -18,6 +18,16 @@ class Dataset:
     """Examples with numbers: a subclass defines `__getitem__`, and `__len__` where the loader chooses the numbers.
 
     A subclass may define `__getitems__(numbers)`, too, which gives the examples of one batch as a list.
+
+    >>> import undertow as ut
+    >>> class Squares(ut.data.Dataset):
+    ...     def __len__(self):
+    ...         return 3
+    ...
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    >>> list(ut.data.DataLoader(Squares(), batch_size=2))
+    [tensor([0, 1]), tensor([4])]
     """
 
     __class_getitem__: Any = classmethod(GenericAlias)  # for annotations: Dataset[int]
@@ -30,7 +40,15 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """Examples in the order in which they come: a subclass defines `__iter__`."""
+    """Examples in the order in which they come: a subclass defines `__iter__`.
+
+    >>> import undertow as ut
+    >>> class Count(ut.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(ut.data.DataLoader(Count(), batch_size=2))
+    [tensor([0, 1]), tensor([2])]
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -108,7 +126,12 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """The examples of several datasets, one dataset after the other."""
+    """The examples of several datasets, one dataset after the other.
+
+    >>> import undertow as ut
+    >>> list(ut.data.ConcatDataset([[1, 2], [3]]))
+    [1, 2, 3]
+    """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
@@ -133,7 +156,15 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """The examples of several iterable datasets, one dataset after the other."""
+    """The examples of several iterable datasets, one dataset after the other.
+
+    >>> import undertow as ut
+    >>> class Count(ut.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter([1, 2])
+    >>> list(ut.data.ChainDataset([Count(), Count()]))
+    [1, 2, 1, 2]
+    """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
@@ -149,7 +180,12 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset):
-    """The examples of a dataset that have these numbers."""
+    """The examples of a dataset that have these numbers.
+
+    >>> import undertow as ut
+    >>> list(ut.data.Subset([10, 20, 30], [2, 0]))
+    [30, 10]
+    """
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices

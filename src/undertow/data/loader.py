@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from types import GenericAlias
 from typing import Any, TextIO
 
+from undertow import pytree
+from undertow.cuda import is_available as has_gpu
 from undertow.data.collate import default_collate
 from undertow.data.datasets import IterableDataset, examples, rows
 from undertow.data.progress import Progress
@@ -35,7 +37,7 @@ class DataLoader:
     batch_sampler    gives the lists of numbers instead
     num_workers      threads that prepare batches ahead; 0: the thread that runs the loop does it
     collate_fn       makes a batch of a list of examples (`default_collate`)
-    pin_memory       without effect, and a warning: there is no GPU to copy to
+    pin_memory       put tensors into pinned memory, from which GPUs copy by themselves; without a GPU, a warning
     drop_last        leave the last batch out if it is not full
     timeout          how many seconds to wait for a worker's batch before that is an error; 0: for ever
     worker_init_fn   is called by each worker with its number when it starts
@@ -81,7 +83,8 @@ class DataLoader:
         progress: bool | TextIO = False,
     ) -> None:
         _check_workers(num_workers, prefetch_factor, timeout, persistent_workers, multiprocessing_context)
-        if pin_memory:
+        self._pins = pin_memory and has_gpu()
+        if pin_memory and not self._pins:
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
                 "used.",
@@ -139,7 +142,7 @@ class DataLoader:
             for done, batch in enumerate(batches, 1):
                 if batch is END:
                     return
-                yield batch
+                yield pytree.tree_map(_pinned, batch) if self._pins else batch
                 bar.update(done, self.note)
 
     def _bar(self) -> Any:
@@ -202,6 +205,11 @@ class DataLoader:
 
 
 END = object()
+
+
+def _pinned(value: Any) -> Any:
+    """A part of a batch in pinned memory, if it can be: a tensor, or what has a method of that name."""
+    return value.pin_memory() if hasattr(value, "pin_memory") else value
 
 
 class _Stream:

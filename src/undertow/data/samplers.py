@@ -30,7 +30,12 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, ..."""
+    """0, 1, 2, ...
+
+    >>> import undertow as ut
+    >>> list(ut.data.SequentialSampler([10, 20, 30]))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -91,7 +96,12 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given numbers in random order."""
+    """The given numbers in random order.
+
+    >>> import undertow as ut
+    >>> sorted(ut.data.SubsetRandomSampler([3, 1, 2]))
+    [1, 2, 3]
+    """
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
         self.indices, self.generator = indices, generator
@@ -105,7 +115,12 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """`num_samples` numbers, each drawn with a probability proportional to its weight."""
+    """`num_samples` numbers, each drawn with a probability proportional to its weight.
+
+    >>> import undertow as ut
+    >>> list(ut.data.WeightedRandomSampler([0.0, 1.0], 3))
+    [1, 1, 1]
+    """
 
     def __init__(
         self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None

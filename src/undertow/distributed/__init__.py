@@ -21,8 +21,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from undertow.distributed import group_methods
 from undertow.distributed import nn as nn
 from undertow.distributed.collectives import all_gather as all_gather
+from undertow.distributed.collectives import all_gather_coalesced as all_gather_coalesced
 from undertow.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
 from undertow.distributed.collectives import all_reduce as all_reduce
 from undertow.distributed.collectives import all_reduce_coalesced as all_reduce_coalesced
@@ -36,6 +38,10 @@ from undertow.distributed.collectives import reduce as reduce
 from undertow.distributed.collectives import reduce_scatter as reduce_scatter
 from undertow.distributed.collectives import reduce_scatter_tensor as reduce_scatter_tensor
 from undertow.distributed.collectives import scatter as scatter
+from undertow.distributed.debug_level import DebugLevel as DebugLevel
+from undertow.distributed.debug_level import get_debug_level as get_debug_level
+from undertow.distributed.debug_level import set_debug_level as set_debug_level
+from undertow.distributed.debug_level import set_debug_level_from_env as set_debug_level_from_env
 from undertow.distributed.errors import DistBackendError as DistBackendError
 from undertow.distributed.errors import DistError as DistError
 from undertow.distributed.errors import DistMismatchError as DistMismatchError
@@ -84,6 +90,9 @@ else:
     __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim pipelining rpc sharding")
 
 
+group_methods.install()
+
+
 def is_mpi_available() -> bool:
     """Whether mpi4py is installed."""
     return is_available()
@@ -119,7 +128,17 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 class Backend(str):
-    """The name of what processes talk through."""
+    """The name of what processes talk through, in small letters.
+
+    >>> from undertow.distributed import Backend
+    >>> Backend("MPI") == Backend.MPI
+    True
+    """
 
     __slots__ = ()
     UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish, not {name!r}")
+        return str.__new__(cls, name.lower())

@@ -97,7 +97,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     check_reducible("all_reduce", memory_of("all_reduce", tensor), op)
     array = to_write("all_reduce", tensor)
     steps = all_reduce_steps(members, array.reshape(-1), op)
-    return members.start(described("all_reduce", array, op.value), steps, [tensor], async_op)
+    return members.start(described("all_reduce", array, op.value), steps, [tensor], async_op, [array])
 
 
 def all_reduce_sparse(tensor: Tensor, op: ReduceOp, group: ProcessGroup) -> Iterator[Any]:
@@ -119,24 +119,31 @@ def all_reduce_sparse(tensor: Tensor, op: ReduceOp, group: ProcessGroup) -> Iter
 def all_reduce_coalesced(
     tensors: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`all_reduce` of several tensors of one dtype as one message."""
+    """`all_reduce` of several tensors as one message, or one for each dtype."""
     members = resolve(group, "all_reduce_coalesced")
     if members is None:
         return None
+    for t in tensors:
+        check_reducible("all_reduce", memory_of("all_reduce_coalesced", t), op)
     arrays = [to_write("all_reduce_coalesced", t) for t in tensors]
-    if len({a.dtype for a in arrays}) != 1:
-        raise ValueError("all_reduce_coalesced: the tensors must have one dtype")
-    flat = cpu.concatenate([a.reshape(-1) for a in arrays])
-    check_reducible("all_reduce_coalesced", flat, op)
 
     def steps() -> Iterator[Any]:
-        yield from all_reduce_steps(members, flat, op)
-        at = 0
-        for a in arrays:
-            a[...] = flat[at : at + a.size].reshape(a.shape)
-            at += a.size
+        for dtype in dict.fromkeys([a.dtype for a in arrays]):
+            alike = [a for a in arrays if a.dtype == dtype]
+            flat = cpu.concatenate([a.reshape(-1) for a in alike])
+            yield from all_reduce_steps(members, flat, op)
+            fill(alike, flat)
 
-    return members.start(described("all_reduce_coalesced", flat, op.value), steps(), list(tensors), async_op)
+    what = f"all_reduce_coalesced({', '.join([f'{a.dtype}{list(a.shape)}' for a in arrays])}, {op.value})"
+    return members.start(what, steps(), list(tensors), async_op, arrays)
+
+
+def fill(arrays: Sequence[Array], flat: Array) -> None:
+    """Give arrays the numbers that lie one behind the other in `flat`."""
+    at = 0
+    for array in arrays:
+        array[...] = flat[at : at + array.size].reshape(array.shape)
+        at += array.size
 
 
 def reduce(
@@ -163,7 +170,7 @@ def reduce(
         yield [members.comm.Ireduce(send, flat if receives else None, mpi_op, root)]
 
     steps = reduction(members, sent.reshape(-1), op, run)
-    return members.start(described("reduce", array, op.value, f"dst={root}"), steps, [tensor], async_op)
+    return members.start(described("reduce", array, op.value, f"dst={root}"), steps, [tensor], async_op, [array])
 
 
 def reduce_scatter_tensor(
@@ -192,7 +199,7 @@ def reduce_scatter_tensor(
         yield from reduction(members, whole, op, run)
         out[...] = whole[: out.size].reshape(out.shape)
 
-    return members.start(described("reduce_scatter", array, op.value), steps(), [output], async_op)
+    return members.start(described("reduce_scatter", array, op.value), steps(), [output], async_op, [array])
 
 
 def reduce_scatter(
@@ -220,7 +227,7 @@ def broadcast(
     root = root_of("broadcast", members, src, group_src)
     array = memory_of("broadcast", tensor) if members.rank() == root else to_write("broadcast", tensor)
     steps = one(members.comm.Ibcast(as_bytes(array), root))
-    return members.start(described("broadcast", array, f"src={root}"), steps, [tensor], async_op)
+    return members.start(described("broadcast", array, f"src={root}"), steps, [tensor], async_op, [array])
 
 
 def all_gather_into_tensor(
@@ -237,7 +244,7 @@ def all_gather_into_tensor(
             f"{out.dtype}{list(out.shape)} and {array.dtype}{list(array.shape)}"
         )
     steps = one(members.comm.Iallgather(as_bytes(array), as_bytes(out)))
-    return members.start(described("all_gather", array), steps, [output_tensor], async_op)
+    return members.start(described("all_gather", array), steps, [output_tensor], async_op, [array])
 
 
 def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
@@ -255,7 +262,37 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
         for part, out in zip(whole, outs, strict=True):
             out[...] = part
 
-    return members.start(described("all_gather", array), steps(), list(tensor_list), async_op)
+    return members.start(described("all_gather", array), steps(), list(tensor_list), async_op, [array])
+
+
+def all_gather_coalesced(
+    output_tensor_lists: Sequence[Sequence[Tensor]],
+    input_tensor_list: Sequence[Tensor],
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`all_gather` of several tensors as one message: one list for each process, with a tensor for each of its own."""
+    members = resolve(group, "all_gather_coalesced")
+    if members is None:
+        return None
+    arrays = [memory_of("all_gather_coalesced", t) for t in input_tensor_list]
+    outs = [[to_write("all_gather_coalesced", t) for t in found] for found in output_tensor_lists]
+    expected = [(a.shape, a.dtype) for a in arrays]
+    if len(outs) != members.size() or any([[(a.shape, a.dtype) for a in found] != expected for found in outs]):
+        raise ValueError(
+            f"all_gather_coalesced: output_tensor_lists must have {members.size()} lists, each with tensors of the "
+            f"shapes and dtypes of those given: {[f'{dtype}{list(shape)}' for shape, dtype in expected]}"
+        )
+    mine = cpu.concatenate([as_bytes(a) for a in arrays])
+    whole = cpu.empty((members.size(), mine.size), dtype=dtypes.uint8)
+
+    def steps() -> Iterator[Any]:
+        yield [members.comm.Iallgather(mine, whole)]
+        for row, found in zip(whole, outs, strict=True):
+            fill([as_bytes(out) for out in found], row)
+
+    what = f"all_gather_coalesced({', '.join([f'{a.dtype}{list(a.shape)}' for a in arrays])})"
+    return members.start(what, steps(), [list(found) for found in output_tensor_lists], async_op, arrays)
 
 
 def gather(
@@ -283,7 +320,8 @@ def gather(
         for out, part in zip(outs, () if whole is None else whole, strict=True):
             out[...] = part
 
-    return members.start(described("gather", array, f"dst={root}"), steps(), [list(gather_list or ())], async_op)
+    result = [list(gather_list or ())]
+    return members.start(described("gather", array, f"dst={root}"), steps(), result, async_op, [array])
 
 
 def scatter(
@@ -306,7 +344,7 @@ def scatter(
         check_same("scatter", [*arrays, out], members.size() + 1)
     whole = as_bytes(cpu.stack(arrays)) if sends else None
     steps = one(members.comm.Iscatter(whole, as_bytes(out), root))
-    return members.start(described("scatter", out, f"src={root}"), steps, [tensor], async_op)
+    return members.start(described("scatter", out, f"src={root}"), steps, [tensor], async_op, arrays)
 
 
 def check_list(what: str, name: str, end: str, given: Sequence[Tensor] | None, is_end: bool) -> None:
@@ -342,7 +380,7 @@ def all_to_all_single(
     sent = part_bytes("input", array, input_split_sizes, members.size())
     received = part_bytes("output", out, output_split_sizes, members.size())
     steps = one(members.comm.Ialltoallv([as_bytes(array), sent], [as_bytes(out), received]))
-    return members.start(f"all_to_all({array.dtype})", steps, [output], async_op)
+    return members.start(f"all_to_all({array.dtype})", steps, [output], async_op, [array])
 
 
 def part_bytes(name: str, array: Array, sizes: Sequence[int] | None, count: int) -> list[int]:
@@ -392,7 +430,7 @@ def all_to_all(
             as_bytes(out)[...] = received[at : at + out.nbytes]
             at += out.nbytes
 
-    return members.start(f"all_to_all({arrays[0].dtype})", steps(), list(output_tensor_list), async_op)
+    return members.start(f"all_to_all({arrays[0].dtype})", steps(), list(output_tensor_list), async_op, arrays)
 
 
 # ---- waiting for each other
@@ -409,27 +447,43 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 def monitored_barrier(
     group: Any = None, timeout: datetime.timedelta | float | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier that says which processes have not come within the limit of time."""
+    """A barrier that says which processes have not come within the limit of time.
+
+    wait_all_ranks  name all of them, and not the first only
+    """
     members = resolve(group, "monitored_barrier")
     if members is None:
         return
     limit = members.timeout if timeout is None else seconds_of(timeout)
     until = time.monotonic() + limit
-    calls = [members.check.Irecv(bytearray(1), k, MONITORED) for k in range(members.size()) if k != members.rank()]
+    members.monitored += 1
+    tag = MONITORED + members.monitored % 1000  # of this one: what a rank sends that comes too late meets no other
     others = [r for r in members.ranks if r != members.ranks[members.rank()]]
-    sends = [members.check.Isend(b"x", members.ranks.index(r), MONITORED) for r in others]
-    missing = dict(zip(others, calls, strict=True))
+    places = [members.ranks.index(r) for r in others]
+    missing = {r: members.check.Irecv(bytearray(1), k, tag) for r, k in zip(others, places, strict=True)}
+    sends = [members.check.Isend(b"x", k, tag) for k in places]
     while missing:
         missing = {rank: call for rank, call in missing.items() if not call.Test()}
         if missing and time.monotonic() > until:
-            known = "" if members.board is None else f"\n{members.board.roll_call(members.number + 1)}"
-            raise DistTimeoutError(
-                f"Rank {members.ranks[members.rank()]}: Ranks {', '.join(map(str, missing))} failed to pass "
-                f"monitoredBarrier in {limit * 1000:.0f} ms{known}"
-            )
+            for call in missing.values():
+                call.Cancel()
+            raise DistTimeoutError(who_failed(members, list(missing), limit, wait_all_ranks))
         time.sleep(1e-4)
     members.mpi.Request.Waitall(sends)
 
 
-#: the tag of monitored_barrier's messages
+def who_failed(group: ProcessGroup, missing: list[int], limit: float, all_of_them: bool) -> str:
+    rank, first = group.ranks[group.rank()], group.ranks[0]
+    mine = (
+        f"Rank {rank} timed out in monitoredBarrier after {limit * 1000:.0f} ms"
+        if rank == first
+        else f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+        f"rank {first}"
+    )
+    named = f"Ranks {', '.join(map(str, missing))}" if all_of_them else f"Rank {missing[0]}"
+    known = "" if group.board is None else f"\n{group.board.roll_call(group.number + 1)}"
+    return f"{mine}: {named} failed to pass monitoredBarrier in {limit * 1000:.0f} ms{known}"
+
+
+#: the first tag of monitored_barrier's messages
 MONITORED = 31000

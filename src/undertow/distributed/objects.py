@@ -1,12 +1,13 @@
 """Exchanges of objects: trees of dicts, lists, tensors, numbers and strings, written as files are.
 
 What is received is read by the reader of files, so nothing in it is executed (see docs/files.md). Objects of other
-classes are refused where they are sent.
+classes are refused where they are sent, unless the program has passed `allow_pickle=True` to `init_process_group`.
 """
 
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,14 +20,17 @@ from undertow.interop.files import load, save
 from undertow.tensor import Tensor
 
 
-def written(value: Any) -> Array:
+def written(value: Any, group: ProcessGroup) -> Array:
     file = io.BytesIO()
-    save(value, file)
+    if group.allow_pickle:
+        pickle.dump(value, file)
+    else:
+        save(value, file)
     return cpu.frombuffer(bytearray(file.getvalue()), dtype=dtypes.uint8)
 
 
-def read(raw: Array) -> Any:
-    return load(io.BytesIO(raw.tobytes()))
+def read(raw: Array, group: ProcessGroup) -> Any:
+    return pickle.loads(raw.tobytes()) if group.allow_pickle else load(io.BytesIO(raw.tobytes()))
 
 
 def numbers(*values: int) -> Tensor:
@@ -35,7 +39,7 @@ def numbers(*values: int) -> Tensor:
 
 def everybodys(what: str, value: Any, group: ProcessGroup) -> list[Any]:
     """The objects of all processes of a group."""
-    raw = written(value)
+    raw = written(value, group)
     sizes = numbers(*[0] * group.size())
     all_gather_into_tensor(sizes, numbers(raw.size), group)
     most = int(sizes._array.max())
@@ -43,7 +47,7 @@ def everybodys(what: str, value: Any, group: ProcessGroup) -> list[Any]:
     mine[: raw.size] = raw
     whole = Tensor(cpu.empty((group.size(), most), dtype=dtypes.uint8), cpu)
     all_gather_into_tensor(whole, Tensor(mine, cpu), group)
-    return [read(row[:size]) for row, size in zip(whole._array, sizes._array.tolist(), strict=True)]
+    return [read(row[:size], group) for row, size in zip(whole._array, sizes._array.tolist(), strict=True)]
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
@@ -80,13 +84,13 @@ def broadcast_object_list(
     if members is None:
         return
     root = root_of("broadcast_object_list", members, src, group_src)
-    raw = written(list(object_list)) if members.rank() == root else None
+    raw = written(list(object_list), members) if members.rank() == root else None
     size = numbers(0 if raw is None else raw.size)
     broadcast(size, group=members, group_src=root)
     sent = Tensor(cpu.empty(int(size._array[0]), dtype=dtypes.uint8) if raw is None else raw, cpu)
     broadcast(sent, group=members, group_src=root)
     if raw is None:
-        object_list[:] = read(sent._array)
+        object_list[:] = read(sent._array, members)
 
 
 def scatter_object_list(
@@ -109,14 +113,14 @@ def scatter_object_list(
             raise ValueError(
                 f"scatter_object_list: the list must have one object for each of the {members.size()} processes"
             )
-        raws = [written(value) for value in scatter_object_input_list]
+        raws = [written(value, members) for value in scatter_object_input_list]
     facts = numbers(*([max([r.size for r in raws])] if raws else [0]))
     broadcast(facts, group=members, group_src=root)
     most = int(facts._array[0])
     mine = Tensor(cpu.empty(most + 8, dtype=dtypes.uint8), cpu)
     scatter(mine, [Tensor(padded(r, most), cpu) for r in raws] or None, group=members, group_src=root)
     size = int.from_bytes(mine._array[:8].tobytes(), "little")
-    scatter_object_output_list[0] = read(mine._array[8 : 8 + size])
+    scatter_object_output_list[0] = read(mine._array[8 : 8 + size], members)
 
 
 def padded(raw: Array, size: int) -> Array:
@@ -129,16 +133,22 @@ def padded(raw: Array, size: int) -> Array:
 
 def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: Any = None, device: Any = None) -> None:
     """Send a list of objects to another process."""
-    raw = Tensor(written(list(object_list)), cpu)
+    members = resolve(group, "send_object_list")
+    if members is None:
+        return
+    raw = Tensor(written(list(object_list), members), cpu)
     send(numbers(raw._array.size), dst, group)
     send(raw, dst, group)
 
 
 def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None) -> int:
     """Receive a list of objects into one that has as many places; the rank that sent it."""
+    members = resolve(group, "recv_object_list")
+    if members is None:
+        return -1
     size = numbers(0)
     sender = recv(size, src, group)
     raw = Tensor(cpu.empty(int(size._array[0]), dtype=dtypes.uint8), cpu)
     recv(raw, sender, group)
-    object_list[:] = read(raw._array)
+    object_list[:] = read(raw._array, members)
     return sender

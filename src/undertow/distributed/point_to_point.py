@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array
 from undertow.distributed.collectives import as_bytes, memory_of, to_write
 from undertow.distributed.errors import DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
-from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, seconds_of
+from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, profiled, seconds_of
 from undertow.tensor import Tensor
 
 #: tags of messages are behind those of exchanges
@@ -19,12 +20,24 @@ FIRST_TAG, TAGS = 16384, 8192
 class Message:
     """A message that is under way; what `isend` and `irecv` return."""
 
-    def __init__(self, group: ProcessGroup, request: Any, what: str) -> None:
+    def __init__(self, group: ProcessGroup, request: Any, what: str, name: str, array: Array) -> None:
         self.group, self.request, self.what = group, request, what
         self.status = group.mpi.Status()
+        self.done = False
+        self.profiled = profiled(f"{group.name()}:{name}", [array])
 
     def is_completed(self) -> bool:
-        return bool(self.request.Test(self.status))
+        if not self.done and self.request.Test(self.status):
+            self.done = True
+            if self.profiled is not None:
+                self.profiled()
+        return self.done
+
+    def source_rank(self) -> int:
+        """Who sent what has been received."""
+        return self.group.ranks[self.status.Get_source()]
+
+    _source_rank = source_rank  # PyTorch's spelling
 
     def wait(self, timeout: Any = None) -> bool:
         """Wait until it has been received, or is safe to be changed; DistTimeoutError after the limit of time."""
@@ -68,8 +81,9 @@ def isend(
     if members is None:
         return None
     place = other("isend", members, dst, group_dst)
-    request = members.comm.Isend(as_bytes(memory_of("isend", tensor)), place, tag_of(tag))
-    return Message(members, request, f"a message to rank {members.ranks[place]}")
+    array = memory_of("isend", tensor)
+    request = members.comm.Isend(as_bytes(array), place, tag_of(tag))
+    return Message(members, request, f"a message to rank {members.ranks[place]}", "send", array)
 
 
 def irecv(
@@ -81,8 +95,10 @@ def irecv(
         return None
     anybody = src is None and group_src is None
     place = members.mpi.ANY_SOURCE if anybody else other("irecv", members, src, group_src)
-    request = members.comm.Irecv(as_bytes(to_write("irecv", tensor)), place, tag_of(tag))
-    return Message(members, request, f"a message from {'any rank' if anybody else f'rank {members.ranks[place]}'}")
+    array = to_write("irecv", tensor)
+    request = members.comm.Irecv(as_bytes(array), place, tag_of(tag))
+    sender = "any rank" if anybody else f"rank {members.ranks[place]}"
+    return Message(members, request, f"a message from {sender}", "recvAnySource" if anybody else "recv", array)
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
@@ -98,7 +114,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     if message is None:
         return -1
     message.wait()
-    return message.group.ranks[message.status.Get_source()]
+    return message.source_rank()
 
 
 class P2POp:

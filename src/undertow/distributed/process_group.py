@@ -5,48 +5,46 @@ The processes are started by `python -m undertow.distributed.run`, `mpiexec` or 
 
 from __future__ import annotations
 
-import atexit
 import datetime
 import functools
-import importlib
 import importlib.util
 import os
 import sys
-import tempfile
 import threading
 import time
-import traceback
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from undertow.backend.interface import Array
+from undertow.distributed.debug_level import DebugLevel, get_debug_level
 from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
-from undertow.distributed.status_board import Board, keep_line_current, line_of
+from undertow.distributed.joining import errors_stop_all, join
+from undertow.distributed.status_board import Board, line_of
 from undertow.distributed.work import Work, finish_in_background, seconds_of
 
 #: PyTorch's default, in seconds
 DEFAULT_TIMEOUT = 1800.0
-#: how long a process that ends waits for the others to end, at most
-ENDING = 30.0
-#: seconds between the report of an error and the end of all ranks, in which others report theirs
-GRACE = 1.0
-INSTALL = "pip install 'undertow[mpi]' installs mpi4py and MPICH; mpi4py over another MPI works, too"
 START = "python -m undertow.distributed.run -n 2 program.py"
 
 
 class ProcessGroup:
     """Some processes, in an order: what collectives are called with.
 
-    comm   MPI's communicator; `check` is another one of the same processes, for what must not meet the exchanges
-    ranks  the ranks of its members among all processes
+    comm          MPI's communicator; `check` is another one of the same processes, for what must not meet the exchanges
+    ranks         the ranks of its members among all processes
+    backend       the name that the program called MPI by
+    allow_pickle  whether exchanges of objects may be of any class
     """
+
+    backend = "mpi"
+    allow_pickle = False
 
     def __init__(self, mpi: Any, comm: Any, ranks: list[int], timeout: float, name: str, board: Board | None) -> None:
         self.mpi, self.comm, self.check, self.ranks = mpi, comm, comm.Dup(), ranks
         self.timeout, self.group_name, self.board = timeout, name, board
-        self.number = 0
+        self.number = self.monitored = 0  # exchanges, and monitored barriers
         self.spare: dict[Any, list[Any]] = {}  # scratch memory of exchanges, which is used again
-        self.compares = os.environ.get("UNDERTOW_DISTRIBUTED_DEBUG", "OFF").upper() == "DETAIL"
         self.lock = threading.Lock()
 
     def rank(self) -> int:
@@ -56,7 +54,7 @@ class ProcessGroup:
         return int(self.comm.size)
 
     def name(self) -> str:
-        return "mpi"
+        return self.backend
 
     def __repr__(self) -> str:
         return f"<group {self.group_name!r} of {self.size()} processes, rank {self.rank()}>"
@@ -71,8 +69,14 @@ class ProcessGroup:
 
     # ---- exchanges
 
-    def start(self, what: str, steps: Iterator[Any], result: Any, async_op: bool) -> Work | None:
-        work = Work(self, what, steps, result)
+    def start(
+        self, what: str, steps: Iterator[Any], result: Any, async_op: bool, given: Sequence[Array] = ()
+    ) -> Work | None:
+        """An exchange: its name, with what must be the same everywhere, its steps, and the tensors it writes into.
+
+        given  what this process gives, for profiles
+        """
+        work = Work(self, what, steps, result, given)
         if not async_op:
             work.wait()
             return None
@@ -87,7 +91,7 @@ class ProcessGroup:
             self.number = number = self.number + 1
         if self.board is not None:
             self.board.start(number, mark, what)
-        if self.compares:
+        if get_debug_level() is DebugLevel.DETAIL:
             self.compare(number, mark, what)
         return number, mark
 
@@ -111,7 +115,7 @@ class ProcessGroup:
             known = "" if self.board is None else f"\n{self.board.roll_call(work.number)}"
             raise DistTimeoutError(
                 f"rank {self.rank()}: exchange #{work.number} {work.what} of group {self.group_name!r} was not "
-                f"finished after {waited:.1f} s (timeout {limit:g} s){known}"
+                f"finished after {waited:.1f} s; its timeout is {limit:g} s{known}"
             )
 
     def compare(self, number: int, mark: int, what: str) -> None:
@@ -147,7 +151,6 @@ def named(ranks: Sequence[int]) -> str:
 # ---- the group of all processes
 
 _world: ProcessGroup | None = None
-_end_arranged = False
 
 
 class GroupMember:
@@ -180,19 +183,24 @@ def init_process_group(
     group_name: str = "",
     pg_options: Any = None,
     device_id: Any = None,
+    *,
+    allow_pickle: bool = False,
 ) -> None:
     """Join the processes that were started together.
 
-    backend           "mpi", or None for it; "gloo" is taken as it
+    backend           "mpi", or None for it; "gloo" is another name for it
     timeout           how long an exchange may take: a timedelta, or seconds; half an hour if it is not given
     world_size, rank  only compared with what MPI says, as WORLD_SIZE and RANK of the environment are
+    allow_pickle      let exchanges of objects take objects of any class. Whoever sends one can then run anything in the
+                      process that receives it: only for programs that trust all their processes
     """
     global _world
     if _world is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    if backend not in (None, "mpi", "gloo", "cpu:gloo", "cpu:mpi"):
+    backend = None if backend is None else str(backend).lower().removeprefix("cpu:")
+    if backend not in (None, "mpi", "gloo"):
         raise ValueError(f"init_process_group: the backend is 'mpi', not {backend!r}: exchanges are between CPUs")
-    mpi = import_mpi()
+    mpi, board = join()
     comm = mpi.COMM_WORLD
     for name, given, found in (("WORLD_SIZE", world_size, comm.size), ("RANK", rank, comm.rank)):
         given = given if given >= 0 else int(os.environ.get(name, -1))
@@ -201,87 +209,13 @@ def init_process_group(
                 f"init_process_group: {name.lower()} is {given}, but MPI started {comm.size} process(es), and this is "
                 f"rank {comm.rank}. Start the program as: {START}"
             )
+    board.clear()
+    comm.Barrier()  # nobody may look before all have cleared theirs
     chosen = os.environ.get("UNDERTOW_DISTRIBUTED_TIMEOUT") if timeout is None else timeout
     limit = DEFAULT_TIMEOUT if chosen is None else seconds_of(chosen)
-    board = make_board(mpi)
     _world = GroupMember.WORLD = ProcessGroup(mpi, comm.Dup(), list(range(comm.size)), limit, "world", board)
-    arrange_the_end(board)
-
-
-def import_mpi() -> Any:
-    """mpi4py's MPI, ready for several threads, and ended by us: MPI's own end waits for ranks that have died."""
-    try:
-        settings = importlib.import_module("mpi4py")
-        if "mpi4py.MPI" not in sys.modules:
-            settings.rc.thread_level, settings.rc.finalize = "multiple", False
-        return importlib.import_module("mpi4py.MPI")
-    except (ImportError, RuntimeError) as error:
-        raise RuntimeError(f"init_process_group needs MPI: {error}. {INSTALL}.") from error
-
-
-def make_board(mpi: Any) -> Board:
-    """The board of this machine, in a file that has no name any more once all have opened it."""
-    local = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
-    folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    path = local.bcast(os.path.join(folder, f"undertow-{os.getpid()}-{time.time_ns()}"), 0)
-    board = Board(path, local.rank, local.allgather(mpi.COMM_WORLD.rank))
-    local.Barrier()
-    if local.rank == 0:
-        os.unlink(path)
-    local.Free()
-    return board
-
-
-def join() -> Any:
-    """mpi4py's MPI, for whoever needs no group: the other processes are told when this one ends."""
-    mpi = import_mpi()
-    if not _end_arranged:
-        arrange_the_end(make_board(mpi))
-    return mpi
-
-
-def arrange_the_end(board: Board) -> None:
-    """Tell the others when this process ends: by an error at once, and else by waiting for them, within a limit."""
-    global _end_arranged
-    if _end_arranged:
-        return
-    _end_arranged = True
-    ended = keep_line_current(board)
-    shown = sys.excepthook
-
-    def report_and_abort(kind: Any, error: Any, trace: Any) -> None:
-        if shown is sys.__excepthook__:  # in one piece: another rank may stop this one while it writes
-            print("".join(traceback.format_exception(kind, error, trace)), end="", file=sys.stderr, flush=True)
-        else:
-            shown(kind, error, trace)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        time.sleep(GRACE)
-        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
-
-    if sys.modules["mpi4py.MPI"].COMM_WORLD.size > 1:  # a process on its own keeps nobody waiting
-        sys.excepthook = report_and_abort
-    atexit.register(end, board, ended)
-
-
-def end(board: Board, ended: threading.Event) -> None:
-    """Wait until all processes end, and end MPI; stop all if some do not."""
-    mpi = sys.modules["mpi4py.MPI"]
-    if mpi.Is_finalized():
-        return
-    barrier, until = mpi.COMM_WORLD.Ibarrier(), time.monotonic() + ENDING
-    while not barrier.Test():
-        time.sleep(1e-3)
-        if time.monotonic() > until:
-            print(
-                f"rank {mpi.COMM_WORLD.rank} has ended, and the others have not within {ENDING:g} s: all are stopped\n"
-                f"{board.roll_call(2**31)}",
-                file=sys.stderr,
-                flush=True,
-            )
-            mpi.COMM_WORLD.Abort(1)
-    ended.set()
-    mpi.Finalize()
+    _world.backend, _world.allow_pickle = backend or "mpi", allow_pickle
+    errors_stop_all.hold()
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -290,6 +224,7 @@ def destroy_process_group(group: Any = None) -> None:
     if group is None or group is _world:
         world()
         _world = GroupMember.WORLD = None
+        errors_stop_all.release()
 
 
 def world() -> ProcessGroup:
@@ -333,7 +268,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """What exchanges go by: "mpi"."""
+    """What exchanges go by, in the word of the program: "mpi", or "gloo" if it has called it so."""
     return (world() if group is None else group).name()
 
 
@@ -379,4 +314,6 @@ def new_group(
     if not inside:
         return GroupMember.NON_GROUP_MEMBER
     limit = whole.timeout if timeout is None else seconds_of(timeout)
-    return ProcessGroup(whole.mpi, comm, chosen, limit, group_desc or f"ranks {chosen}", None)
+    made = ProcessGroup(whole.mpi, comm, chosen, limit, group_desc or f"ranks {chosen}", None)
+    made.backend, made.allow_pickle = whole.backend, whole.allow_pickle
+    return made

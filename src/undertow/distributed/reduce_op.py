@@ -48,7 +48,7 @@ def check_reducible(what: str, array: Array, op: ReduceOp) -> None:
         raise RuntimeError(
             f"{what}: ReduceOp.AVG of {array.dtype}: a mean of integers is none. Convert the tensor first."
         )
-    if kind == "c" and op in (ReduceOp.MIN, ReduceOp.MAX):
+    if kind == "c" and op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise ValueError(f"{what} does not support {op} on complex tensors")
     if kind in "fcV" and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
         raise RuntimeError(f"Cannot use {op} with non-integral dtype ({what} of {array.dtype})")

@@ -44,8 +44,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long an exchange may take")
     parser.add_argument(
         "--debug",
-        choices=["OFF", "DETAIL"],
-        default="OFF",
+        choices=["OFF", "INFO", "DETAIL"],
         help="DETAIL compares what the ranks are about to do before each exchange",
     )
     parser.add_argument(
@@ -68,7 +67,8 @@ def environment(asked: argparse.Namespace, attempt: int) -> dict[str, str]:
     threads = str(max(1, (os.cpu_count() or 1) // asked.nproc_per_node))
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         found.setdefault(name, threads)
-    found["UNDERTOW_DISTRIBUTED_DEBUG"] = asked.debug
+    if asked.debug is not None:
+        found["UNDERTOW_DISTRIBUTED_DEBUG"] = asked.debug
     if asked.timeout is not None:
         found["UNDERTOW_DISTRIBUTED_TIMEOUT"] = str(asked.timeout)
     found["TORCHELASTIC_RESTART_COUNT"] = str(attempt)

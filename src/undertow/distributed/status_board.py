@@ -40,10 +40,15 @@ class Board:
         finally:
             os.close(descriptor)
         self.base = place * RECORD
-        self.finished = 0
-        HEAD.pack_into(self.memory, self.base, self.pid, 0, 0, time.time())
+        self.clear()
 
     # ---- what this process does
+
+    def clear(self) -> None:
+        """Forget this process's exchanges: others, which are counted anew, must not be taken for them."""
+        self.finished = 0
+        self.memory[self.base : self.base + RECORD] = bytes(RECORD)
+        HEAD.pack_into(self.memory, self.base, self.pid, 0, 0, time.time())
 
     def start(self, number: int, fingerprint: int, text: str) -> None:
         self.write(EXCHANGE, text)

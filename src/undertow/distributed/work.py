@@ -7,13 +7,16 @@ program.
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from undertow.backend.interface import Array
 from undertow.distributed.errors import DistError
 
 if TYPE_CHECKING:
@@ -28,8 +31,11 @@ LOOKS_EVERY = 0.02
 class Work:
     """An exchange that is under way; what a call with `async_op=True` returns."""
 
-    def __init__(self, group: ProcessGroup, what: str, steps: Iterator[Any], result: Any) -> None:
+    def __init__(
+        self, group: ProcessGroup, what: str, steps: Iterator[Any], result: Any, given: Sequence[Array] = ()
+    ) -> None:
         self.group, self.what, self.steps, self._result = group, what, steps, result
+        self.profiled = profiled(f"{group.name()}:{what.partition('(')[0]}", given)
         self.number, self.fingerprint = group.enter(what)
         self.done = False
         self.error: BaseException | None = None
@@ -42,8 +48,8 @@ class Work:
         try:
             self.requests = next(self.steps)
         except StopIteration:
-            self.requests, self.done = None, True
-            self.group.leave(self)
+            self.requests = None
+            self.end()
 
     # ---- waiting
 
@@ -113,13 +119,31 @@ class Work:
         if self.error is not None:
             raise self.failure(self.error) from self.error
         if not self.done:
-            self.done = True
-            self.group.leave(self)
+            self.end()
         return True
+
+    def end(self) -> None:
+        self.done = True
+        self.group.leave(self)
+        if self.profiled is not None:
+            self.profiled()
 
     def failure(self, error: BaseException) -> BaseException:
         self.group.look(self, 0, 1)
         return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}")
+
+
+def profiled(name: str, given: Sequence[Array]) -> Callable[[], None] | None:
+    """What writes the exchange, from now to when it is called, into the profile of this thread; None if there is none.
+
+    Shapes of complex tensors are those of their two real parts, as in PyTorch's profiles.
+    """
+    profiler = sys.modules.get("undertow.instrument.profiler.recorder")  # who has not loaded it has no profile
+    recorder = None if profiler is None else profiler.recorder_of_thread()
+    if recorder is None:
+        return None
+    shapes = [[*array.shape, 2] if array.dtype.kind == "c" else list(array.shape) for array in given]
+    return functools.partial(recorder.exchange_ended, name, time.perf_counter_ns(), shapes)
 
 
 def seconds_of(limit: Any) -> float:
@@ -128,38 +152,43 @@ def seconds_of(limit: Any) -> float:
 
 
 class Future:
-    """The result of an exchange that is under way, and what is to be made of it."""
+    """The result of an exchange that is under way, or what is to be made of it.
 
-    def __init__(self, work: Work | None, value: Any) -> None:
-        self._work, self._value = work, value
-        self._steps: list[Callable[[Future], Any]] = []
+    work      what is waited for: the exchange, or the future whose result `make` is given; None: nothing
+    value     the result, if nothing is to be made of it
+    """
+
+    def __init__(self, work: Work | Future | None, value: Any, make: Callable[[Any], Any] | None = None) -> None:
+        self._work, self._value, self._make = work, value, make
+        self._callbacks: list[Callable[[Future], Any]] = []
 
     def done(self) -> bool:
+        """Whether the result is there, or would be at once."""
+        if isinstance(self._work, Future):
+            return self._work.done()
         return self._work is None or self._work.is_completed()
 
     def wait(self) -> Any:
         """The result, after everything that `then` was told."""
         if self._work is not None:
             self._work.wait()
-            self._work = None
-        while self._steps:
-            self._value = self._steps.pop(0)(self)
+        if self._make is not None:
+            self._value = self._make(self._work)
+        self._work = self._make = None
+        while self._callbacks:
+            self._callbacks.pop(0)(self)
         return self._value
 
     def value(self) -> Any:
         return self._value
 
-    def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Put `callback(future)` in the place of the result, once that is there."""
-        self._steps.append(callback)
-        return self
+    def then(self, callback: Callable[[Any], Any]) -> Future:
+        """A future of what `callback(future)` makes of the result. It is called when that is waited for."""
+        return Future(self, None, callback)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        def keep(future: Future) -> Any:
-            callback(future)
-            return future.value()
-
-        self.then(keep)
+        """Let `callback(future)` be called when the result is waited for."""
+        self._callbacks.append(callback)
 
     def set_result(self, result: Any) -> None:
         self._value = result

@@ -67,7 +67,12 @@ class _DependentProperty(property, _Dependent):
 
 
 class _GreaterThan(Constraint):
-    """Greater than a bound."""
+    """Greater than a bound.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.greater_than(1.0).check(ut.tensor([1.0, 2.0]))
+    tensor([False,  True])
+    """
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -77,14 +82,24 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(_GreaterThan):
-    """At least a bound."""
+    """At least a bound.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.greater_than_eq(1.0).check(ut.tensor([1.0, 0.0]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Any) -> Any:
         return self.lower_bound <= value
 
 
 class _LessThan(Constraint):
-    """Less than a bound."""
+    """Less than a bound.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.less_than(1.0).check(ut.tensor([0.5, 1.0]))
+    tensor([ True, False])
+    """
 
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
@@ -94,7 +109,12 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
-    """From a lower bound to an upper one."""
+    """From a lower bound to an upper one.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.interval(0.0, 1.0).check(ut.tensor([0.5, 2.0]))
+    tensor([ True, False])
+    """
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
@@ -104,14 +124,24 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(_Interval):
-    """From a lower bound on, and below an upper one."""
+    """From a lower bound on, and below an upper one.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.half_open_interval(0.0, 1.0).check(ut.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Any) -> Any:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
 class _IntegerInterval(_Interval):
-    """Integers from a lower bound to an upper one."""
+    """Integers from a lower bound to an upper one.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.integer_interval(0, 3).check(ut.tensor([1.5, 2.0]))
+    tensor([False,  True])
+    """
 
     is_discrete = True
 
@@ -130,7 +160,13 @@ class _IntegerGreaterThan(Constraint):
 
 
 class _IndependentConstraint(Constraint):
-    """A condition on all elements of the last dimensions."""
+    """A condition on all elements of the last dimensions.
+
+    >>> import undertow as ut
+    >>> constraints = ut.distributions.constraints
+    >>> constraints.independent(constraints.positive, 1).check(ut.tensor([1.0, 2.0]))
+    tensor(True)
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
@@ -183,7 +219,12 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Counts that are not negative and add up to a number."""
+    """Counts that are not negative and add up to a number.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.multinomial(3).check(ut.tensor([1.0, 2.0]))
+    tensor(True)
+    """
 
     is_discrete, event_dim = True, 1
 
@@ -258,7 +299,13 @@ class _Parts(Constraint):
 
 
 class _Cat(_Parts):
-    """The parts of a tensor along `dim` satisfy one constraint each."""
+    """The parts of a tensor along `dim` satisfy one constraint each.
+
+    >>> import undertow as ut
+    >>> constraints = ut.distributions.constraints
+    >>> constraints.cat([constraints.positive, constraints.real]).check(ut.tensor([1.0, -1.0]))
+    tensor([True, True])
+    """
 
     def check(self, value: Any) -> Any:
         parts, start = [], 0
@@ -269,7 +316,13 @@ class _Cat(_Parts):
 
 
 class _Stack(_Parts):
-    """The slices of a tensor along `dim` satisfy one constraint each."""
+    """The slices of a tensor along `dim` satisfy one constraint each.
+
+    >>> import undertow as ut
+    >>> constraints = ut.distributions.constraints
+    >>> constraints.stack([constraints.positive, constraints.real]).check(ut.tensor([1.0, -1.0]))
+    tensor([True, True])
+    """
 
     @property
     def event_dim(self) -> int:
@@ -301,7 +354,12 @@ class MixtureSameFamilyConstraint(Constraint):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a condition depends on other parameters."""
+    """Whether a condition depends on other parameters.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.is_dependent(ut.distributions.constraints.real)
+    False
+    """
     return isinstance(constraint, _Dependent)
 
 

@@ -81,7 +81,12 @@ class Normal(Located):
 
 
 class Laplace(Located):
-    """exp(-|x - loc| / scale) / (2 scale)."""
+    """exp(-|x - loc| / scale) / (2 scale).
+
+    >>> import undertow as ut
+    >>> ut.distributions.Laplace(ut.tensor([0.0]), ut.tensor([1.0])).variance
+    tensor([2.])
+    """
 
     @property
     def variance(self) -> Tensor:
@@ -110,7 +115,12 @@ class Laplace(Located):
 
 
 class Uniform(Distribution):
-    """Every number from `low` to `high` alike."""
+    """Every number from `low` to `high` alike.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Uniform(0.0, ut.tensor([4.0])).mean
+    tensor([2.])
+    """
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"low": constraints.real, "high": constraints.real}
@@ -159,7 +169,12 @@ class Uniform(Distribution):
 
 
 class Exponential(Distribution):
-    """rate * exp(-rate * x)."""
+    """rate * exp(-rate * x).
+
+    >>> import undertow as ut
+    >>> ut.distributions.Exponential(ut.tensor([2.0])).mean
+    tensor([0.5000])
+    """
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.positive}
@@ -203,7 +218,12 @@ class Exponential(Distribution):
 
 
 class Cauchy(Located):
-    """The ratio of two normal numbers: so heavy tails that there is no mean."""
+    """The ratio of two normal numbers: so heavy tails that there is no mean.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Cauchy(0.0, 1.0).log_prob(ut.tensor([0.0]))
+    tensor([-1.1447])
+    """
 
     @property
     def mean(self) -> Tensor:
@@ -233,7 +253,12 @@ class Cauchy(Located):
 
 
 class Gumbel(Located):
-    """The largest of many numbers."""
+    """The largest of many numbers.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Gumbel(ut.tensor([0.0]), ut.tensor([1.0])).mean
+    tensor([0.5772])
+    """
 
     @property
     def mean(self) -> Tensor:
@@ -283,7 +308,12 @@ class AbsoluteValue(Distribution):
 
 
 class HalfNormal(AbsoluteValue):
-    """The absolute value of a normal number around zero."""
+    """The absolute value of a normal number around zero.
+
+    >>> import undertow as ut
+    >>> ut.distributions.HalfNormal(ut.tensor([1.0])).mean
+    tensor([0.7979])
+    """
 
     @property
     def mean(self) -> Tensor:

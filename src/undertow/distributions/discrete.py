@@ -72,7 +72,12 @@ class BySuccess(ByProbabilities):
 
 
 class Bernoulli(BySuccess):
-    """1 with probability `probs`, which is sigmoid(logits), else 0."""
+    """1 with probability `probs`, which is sigmoid(logits), else 0.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Bernoulli(ut.tensor([0.25])).entropy()
+    tensor([0.5623])
+    """
 
     has_enumerate_support = True
 
@@ -186,7 +191,12 @@ def enumerated(count: int, dtype: DType, distribution: Distribution, expand: boo
 
 
 class Poisson(Distribution):
-    """The number of events that come at `rate`."""
+    """The number of events that come at `rate`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Poisson(ut.tensor([4.0])).variance
+    tensor([4.])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.nonnegative}
 
@@ -221,7 +231,12 @@ class Poisson(Distribution):
 
 
 class Geometric(BySuccess):
-    """How many failures come before the first success, which has probability `probs`."""
+    """How many failures come before the first success, which has probability `probs`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Geometric(ut.tensor([0.25])).mean
+    tensor([3.])
+    """
 
     @property
     def support(self) -> Constraint:
@@ -256,7 +271,12 @@ class Geometric(BySuccess):
 
 
 class OneHotCategorical(ByProbabilities):
-    """A class as a vector: 1 at its number, 0 elsewhere."""
+    """A class as a vector: 1 at its number, 0 elsewhere.
+
+    >>> import undertow as ut
+    >>> ut.distributions.OneHotCategorical(ut.tensor([0.25, 0.75])).mode
+    tensor([0., 1.])
+    """
 
     has_enumerate_support = True
 
@@ -317,7 +337,12 @@ class OneHotCategorical(ByProbabilities):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """OneHotCategorical whose samples have the gradient of the probabilities."""
+    """OneHotCategorical whose samples have the gradient of the probabilities.
+
+    >>> import undertow as ut
+    >>> ut.distributions.OneHotCategoricalStraightThrough(ut.tensor([0.25, 0.75])).rsample().sum()
+    tensor(1.)
+    """
 
     has_rsample = True
 
@@ -327,7 +352,12 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Binomial(Distribution):
-    """How many of `total_count` trials succeed, each with probability `probs`."""
+    """How many of `total_count` trials succeed, each with probability `probs`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Binomial(10, ut.tensor([0.5])).mean
+    tensor([5.])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"total_count": constraints.nonnegative_integer}
 

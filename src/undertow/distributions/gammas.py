@@ -132,7 +132,12 @@ class Gamma(GammaFamily):
 
 
 class Chi2(Gamma):
-    """The sum of the squares of `df` standard normal variables."""
+    """The sum of the squares of `df` standard normal variables.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Chi2(ut.tensor([3.0])).variance
+    tensor([6.])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"df": constraints.positive}
 
@@ -142,7 +147,12 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Probabilities of classes: products of powers, whose exponents are `concentration` - 1."""
+    """Probabilities of classes: products of powers, whose exponents are `concentration` - 1.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Dirichlet(ut.tensor([1.0, 3.0])).mean
+    tensor([0.2500, 0.7500])
+    """
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {
@@ -246,7 +256,12 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """Student's t with `df` degrees of freedom, moved and scaled."""
+    """Student's t with `df` degrees of freedom, moved and scaled.
+
+    >>> import undertow as ut
+    >>> ut.distributions.StudentT(ut.tensor([4.0])).variance
+    tensor([2.])
+    """
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {

@@ -25,7 +25,12 @@ def sum_last(value: Tensor, dims: int) -> Tensor:
 
 
 class Independent(Distribution):
-    """The last dimensions of a batch of distributions taken together as one value."""
+    """The last dimensions of a batch of distributions taken together as one value.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Independent(ut.distributions.Normal(ut.zeros(3), ut.ones(3)), 1).log_prob(ut.zeros(3))
+    tensor(-2.7568)
+    """
 
     def __init__(
         self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
@@ -96,6 +101,10 @@ class MultivariateNormal(Distribution):
 
     covariance_matrix, precision_matrix  the covariance, or its inverse
     scale_tril                           its Cholesky factor, a lower triangle
+
+    >>> import undertow as ut
+    >>> ut.distributions.MultivariateNormal(ut.zeros(2), ut.eye(2)).log_prob(ut.zeros(2))
+    tensor(-1.8379)
     """
 
     has_rsample = True

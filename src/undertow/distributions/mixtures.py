@@ -87,7 +87,12 @@ class MixtureSameFamily(Distribution):
 
 
 class NegativeBinomial(BySuccess):
-    """How many successes come before `total_count` failures."""
+    """How many successes come before `total_count` failures.
+
+    >>> import undertow as ut
+    >>> ut.distributions.NegativeBinomial(3, ut.tensor([0.5])).mean
+    tensor([3.])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "total_count": constraints.greater_than_eq(0),
@@ -133,7 +138,12 @@ class NegativeBinomial(BySuccess):
 
 
 class Multinomial(Distribution):
-    """How often each class is chosen in `total_count` choices."""
+    """How often each class is chosen in `total_count` choices.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Multinomial(10, ut.tensor([0.25, 0.75])).mean
+    tensor([2.5000, 7.5000])
+    """
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None

@@ -88,7 +88,12 @@ class Pareto(ByQuantiles):
 
 
 class Weibull(ByQuantiles):
-    """A power of an exponential variable: exp(-(x / scale) ** concentration) is the probability of x or more."""
+    """A power of an exponential variable: exp(-(x / scale) ** concentration) is the probability of x or more.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Weibull(ut.tensor([1.0]), ut.tensor([1.0])).mean
+    tensor([1.])
+    """
 
     names = ("scale", "concentration")
     arg_constraints: ClassVar[dict[str, Constraint]] = {
@@ -139,7 +144,12 @@ class Weibull(ByQuantiles):
 
 
 class Kumaraswamy(ByQuantiles):
-    """Between 0 and 1, much like Beta, but with a cdf that can be written down: 1 - (1 - x ** a) ** b."""
+    """Between 0 and 1, much like Beta, but with a cdf that can be written down: 1 - (1 - x ** a) ** b.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Kumaraswamy(ut.tensor([1.0]), ut.tensor([1.0])).mean
+    tensor([0.5000])
+    """
 
     names = ("concentration1", "concentration0")
     arg_constraints: ClassVar[dict[str, Constraint]] = {
@@ -194,7 +204,12 @@ class Kumaraswamy(ByQuantiles):
 
 
 class InverseGamma(GammaFamily):
-    """One over a gamma variable."""
+    """One over a gamma variable.
+
+    >>> import undertow as ut
+    >>> ut.distributions.InverseGamma(ut.tensor([3.0]), ut.tensor([4.0])).mean
+    tensor([2.])
+    """
 
     @property
     def support(self) -> Constraint:
@@ -229,7 +244,12 @@ class InverseGamma(GammaFamily):
 
 
 class HalfCauchy(AbsoluteValue):
-    """The absolute value of a Cauchy variable around 0."""
+    """The absolute value of a Cauchy variable around 0.
+
+    >>> import undertow as ut
+    >>> ut.distributions.HalfCauchy(ut.tensor([1.0])).cdf(ut.tensor([1.0]))
+    tensor([0.5000])
+    """
 
     @property
     def mean(self) -> Any:

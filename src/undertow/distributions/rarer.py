@@ -17,7 +17,12 @@ from undertow.modes import no_grad
 
 
 class FisherSnedecor(Distribution):
-    """The ratio of two variances, with df1 and df2 degrees of freedom."""
+    """The ratio of two variances, with df1 and df2 degrees of freedom.
+
+    >>> import undertow as ut
+    >>> ut.distributions.FisherSnedecor(ut.tensor([2.0]), ut.tensor([4.0])).mean
+    tensor([2.])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"df1": constraints.positive, "df2": constraints.positive}
     support: Any = constraints.positive
@@ -56,7 +61,12 @@ class FisherSnedecor(Distribution):
 
 
 class GeneralizedPareto(Distribution):
-    """The excess over a threshold: exponential for concentration 0, with heavier or bounded tails otherwise."""
+    """The excess over a threshold: exponential for concentration 0, with heavier or bounded tails otherwise.
+
+    >>> import undertow as ut
+    >>> ut.distributions.GeneralizedPareto(0.0, 1.0, ut.tensor([0.25])).mean
+    tensor([1.3333])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "loc": constraints.real,
@@ -115,7 +125,13 @@ class GeneralizedPareto(Distribution):
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of vectors with covariance `cov_factor @ cov_factor.T + diag(cov_diag)`."""
+    """The normal distribution of vectors with covariance `cov_factor @ cov_factor.T + diag(cov_diag)`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.LowRankMultivariateNormal(ut.zeros(2), ut.ones(2, 1), ut.ones(2)).covariance_matrix
+    tensor([[2., 1.],
+            [1., 2.]])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "loc": constraints.real_vector,
@@ -196,7 +212,12 @@ class LowRankMultivariateNormal(Distribution):
 
 
 class VonMises(Distribution):
-    """The normal distribution of angles."""
+    """The normal distribution of angles.
+
+    >>> import undertow as ut
+    >>> ut.distributions.VonMises(ut.tensor([0.0]), ut.tensor([1.0])).mean
+    tensor([0.])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "concentration": constraints.positive}
     support: Any = constraints.real
@@ -250,7 +271,12 @@ class VonMises(Distribution):
 
 
 class LKJCholesky(Distribution):
-    """Cholesky factors of matrices of correlations, the nearer to the identity the higher the concentration."""
+    """Cholesky factors of matrices of correlations, the nearer to the identity the higher the concentration.
+
+    >>> import undertow as ut
+    >>> ut.distributions.LKJCholesky(3, 0.5).sample().shape
+    undertow.Size([3, 3])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"concentration": constraints.positive}
     support: Any = constraints.corr_cholesky
@@ -294,7 +320,13 @@ class LKJCholesky(Distribution):
 
 
 class Wishart(Distribution):
-    """Sums of df products of normal vectors with themselves."""
+    """Sums of df products of normal vectors with themselves.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Wishart(ut.tensor(3.0), ut.eye(2)).mean
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
 
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {

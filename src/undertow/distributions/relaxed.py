@@ -75,7 +75,12 @@ class LogitRelaxedBernoulli(ByOdds):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Values between 0 and 1, the nearer to the ends the lower the temperature."""
+    """Values between 0 and 1, the nearer to the ends the lower the temperature.
+
+    >>> import undertow as ut
+    >>> ut.distributions.RelaxedBernoulli(ut.tensor(0.5), ut.tensor([0.5])).rsample().shape
+    undertow.Size([1])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
     support: Any = constraints.unit_interval
@@ -144,7 +149,12 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Points of a simplex, the nearer to its corners the lower the temperature."""
+    """Points of a simplex, the nearer to its corners the lower the temperature.
+
+    >>> import undertow as ut
+    >>> ut.distributions.RelaxedOneHotCategorical(ut.tensor(0.5), ut.tensor([0.25, 0.75])).rsample().shape
+    undertow.Size([2])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "probs": constraints.simplex,
@@ -173,7 +183,12 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
 
 class LogisticNormal(TransformedDistribution):
-    """A normal distribution carried to a simplex."""
+    """A normal distribution carried to a simplex.
+
+    >>> import undertow as ut
+    >>> ut.distributions.LogisticNormal(ut.zeros(2), ut.ones(2)).sample().shape
+    undertow.Size([3])
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
     support: Any = constraints.simplex
@@ -201,6 +216,10 @@ class ContinuousBernoulli(ByOdds):
     """Values between 0 and 1 with a density that is exponential in them.
 
     lims  between which probabilities the exact formulas would divide nearly zero by nearly zero
+
+    >>> import undertow as ut
+    >>> ut.distributions.ContinuousBernoulli(ut.tensor([0.5])).mean
+    tensor([0.5000])
     """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}

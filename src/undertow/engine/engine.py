@@ -29,8 +29,9 @@ from sys import getrefcount
 from types import MappingProxyType
 from typing import Any
 
-from undertow.backend import cpu, devices_in_use, send_to_devices
+from undertow.backend import devices_in_use, send_to_devices
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.silence import be_quiet
 from undertow.compiled import core
 from undertow.engine import parallel_branches
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
@@ -42,7 +43,7 @@ from undertow.engine.one_stream import only_space
 from undertow.engine.tasks import Capture, DeviceGraphTask, ExecInfo, GraphTask, current_task, set_current_task
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.engine.workers import reentrant_pool
-from undertow.graph.accumulate import AccumulateGrad, resolve_leaves
+from undertow.graph.accumulate import AccumulateGrad, refuse_result, resolve_leaves
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from undertow.graph.node import LAST, Node, OutputEdge, StreamExtra, sequence_order, topological_numbers
 from undertow.modes import current, set_state
@@ -85,7 +86,7 @@ class Engine(DeviceThreads):
         compute_dependencies(task, root, lowest, numbers)
         if pruned:
             init_to_execute(task, root, captures, targets, capture_hooks, entered_all=not lowest)
-        run: Callable[[Any, Any], None] = _run_on_this_thread
+        runner: Callable[[Any, Any], None] = _run_on_this_thread
         parallel = bool(parallel_branches.setting.helpers) and parallel_branches.has_branches(task)
         away = devices_in_use()
         space = only_space(task, grads) if away and not parallel else None
@@ -94,12 +95,12 @@ class Engine(DeviceThreads):
         elif parallel or (away and touches_devices(task, grads)):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
-            run = self.execute_with_graph_task
+            runner = self.execute_with_graph_task
         # in a context of its own; see Note [The context of a pass]
         if task.reentrant_depth and calls_left() < sys.getrecursionlimit() // 2:
-            add_thread_pool_task(task, copy_context(), _run_to_the_end, run, task, root)
+            add_thread_pool_task(task, copy_context(), _run_to_the_end, runner, task, root)
         else:
-            copy_context().run(_run_to_the_end, run, task, root)
+            copy_context().run(_run_to_the_end, runner, task, root)
         if away:
             send_to_devices()
         return task.captured_vars
@@ -121,14 +122,19 @@ class Engine(DeviceThreads):
     def call_function(self, task: GraphTask, node: Node, grad: Any) -> tuple[list[Any], tuple[Any, ...]]:
         return evaluate(task, node, grad)
 
-    def queue_callback(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once, when the backward pass that is running now has finished."""
+    def queue_callback(self, callback: Callable[[], None], outermost: bool = False) -> None:
+        """Run `callback` once, when the backward pass that is running now has finished.
+
+        outermost  when the pass has finished in which, at some depth, this one was started: Note [Reentrant backward]
+        """
         task = current_task()
         if task is None:
             raise RuntimeError(
                 "Final callbacks can only be installed during backward pass: call queue_callback from a hook or "
                 "from a Function's backward."
             )
+        while outermost and task.outer is not None:
+            task = task.outer
         task.final_callbacks.append(callback)
 
 
@@ -141,9 +147,9 @@ def add_thread_pool_task(task: GraphTask, context: Context, function: Callable[.
     reentrant_pool.run(context, call_with, this_thread_variable, (task.owner, queue), function, *args)
 
 
-def _run_to_the_end(run: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
+def _run_to_the_end(runner: Callable[[Any, Any], None], task: GraphTask, root: Node) -> None:
     enter_pass(task)
-    run(task, root)
+    runner(task, root)
     run_callbacks(task)
 
 
@@ -151,7 +157,7 @@ def enter_pass(task: GraphTask) -> None:
     """Make the context that this runs in, and that nothing else does, the one of a pass."""
     set_current_task(task)
     set_state(current().with_grad(task.create_graph))
-    cpu.seterr(all="ignore")
+    be_quiet()
 
 
 def run_callbacks(task: GraphTask) -> None:
@@ -308,17 +314,20 @@ def execution_order(task: GraphTask) -> list[Node]:
 
 # ---- running
 
+#: in place of a gradient, for a GraphRoot, which has the gradients for all roots
+ITS_OWN = True
+
 
 def _run_on_this_thread(task: GraphTask, root: Node) -> None:
-    run_from(task, root, True if task.seed is None else _first_gradient(task, *task.seed))
+    run_from(task, root, ITS_OWN if task.seed is None else _first_gradient(task, *task.seed))
 
 
 def run_from(task: GraphTask, node: Node, grad: Any) -> None:
-    """Run a node, and then whatever is ready, until nothing is. A GraphRoot does not look at its gradient."""
+    """Run a node, and then whatever is ready, until nothing is."""
     if type(node) is AccumulateGrad:
         evaluate(task, node, grad)
     elif core is None or (task.watches and task.rows is None):
-        _run(task, node, grad)
+        _run_loop(task, node, grad)
     else:
         _run_compiled(task, node, grad)
 
@@ -338,7 +347,7 @@ def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:
     return received
 
 
-def _run(task: GraphTask, node: Node, grad: Any) -> None:
+def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
     """Run the task, starting with its root and the gradient for that.
 
     The loop an ordinary pass spends its time in. What keeps it short: one ready node stays out of the heap
@@ -355,6 +364,7 @@ def _run(task: GraphTask, node: Node, grad: Any) -> None:
     owned: set[Node] = set()
     try:
         while True:
+            # run the node; engine.c: run_node
             edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
             extra = node.extra
             if (
@@ -374,6 +384,8 @@ def _run(task: GraphTask, node: Node, grad: Any) -> None:
                     continue
                 received = results[index]
                 results[index] = None
+
+                # what the node below receives, and whether that is all of it; engine.c: deliver, gather_gradient
                 if type(edge) is OutputEdge:
                     below = edge[0]
                     received = _buffered(task, node, index, edge, received)
@@ -409,6 +421,8 @@ def _run(task: GraphTask, node: Node, grad: Any) -> None:
                         continue
                     if not_ready and below in not_ready:
                         received = not_ready.pop(below)
+
+                # a node that is ready: run it if it is a leaf's, otherwise keep one at hand and the others in the heap
                 if type(below) is AccumulateGrad:
                     if general:  # the heap keeps leaves in the order they came, which `following` would not
                         heappush(heap, (-LAST, arrival(), below, received))
@@ -420,6 +434,8 @@ def _run(task: GraphTask, node: Node, grad: Any) -> None:
                 else:
                     heappush(heap, (-below.sequence_nr, arrival(), below, received))
                 received = None
+
+            # the next node: of those that are ready, the one recorded last
             if following is None:
                 if not heap:
                     return
@@ -434,7 +450,7 @@ def _run(task: GraphTask, node: Node, grad: Any) -> None:
 
 
 def _run_compiled(task: GraphTask, root: Node, grad: Any) -> None:
-    """What `_run` does, by the compiled core, for a pass that nobody watches."""
+    """What `_run_loop` does, by the compiled core, for a pass that nobody watches but a profile."""
     running = [root]
     try:
         core.run_pass(task, root, grad, running)
@@ -472,12 +488,30 @@ def _finish_leaf(task: GraphTask, node: AccumulateGrad, grad: Array | None, unsh
     extra = node.variable._extra
     own = node.extra
     rare = None if extra is None else extra.rare
-    if (own is not None and type(own) is not StreamExtra) or (rare is not None and not rare.is_quiet):
+    if own is not None and type(own) is not StreamExtra:
         evaluate(task, node, grad, unshared)
+    elif rare is not None and not rare.is_quiet:
+        if rare.only_calls_back and grad is not None and task.exec_info is None and not task.watches:
+            _accumulate_and_call_back(task, node, grad, unshared)
+        else:
+            evaluate(task, node, grad, unshared)
     elif task.exec_info is not None and not _capture(task, node, [grad]):
         return
     elif grad is not None:
         node.accumulate(grad, unshared and task.exec_info is None)
+
+
+def _accumulate_and_call_back(task: GraphTask, node: AccumulateGrad, grad: Array, unshared: bool) -> None:
+    """What `evaluate` does where nothing hangs on a leaf but functions to call when it has its gradient."""
+    task.node = node
+    try:
+        node.accumulate(grad, unshared)
+        node.run_post_accumulate_hooks()
+    except BaseException as error:
+        describe_failure(task, node, error)
+        raise
+    finally:
+        task.node = None
 
 
 def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> tuple[list[Any], tuple[Any, ...]]:
@@ -487,7 +521,7 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
     Returns its results and the edges they are for (None where nobody wants one).
     """
     edges = _wanted_edges(task, node)
-    if type(node) is GraphRoot:
+    if type(node) is GraphRoot:  # which nobody watches, and which has no hooks
         return list(node.grads), edges
     xp = task.xp
     task.node = node
@@ -594,5 +628,5 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
 if core is not None:
     core.bind(
         RUNS=RUNS, ExecInfo=ExecInfo, Capture=Capture, evaluate=evaluate, buffered=_buffered, conform=conform,
-        finish_leaf=_finish_leaf, pause=lambda: None,
+        finish_leaf=_finish_leaf, describe_failure=describe_failure, refuse_result=refuse_result, pause=lambda: None,
     )  # fmt: skip

@@ -91,6 +91,8 @@ class DeviceInputBuffer(InputBuffer):
             return
         where, before = accumulation_stream(space_of_gradient(grad), producer, consumer)
         self.awaited += [(where, other.record_event()) for other in before]
+        if where is not None and where is not producer:
+            where.keep(grad if self.xp is None else grad._array)  # whose memory belongs to another stream
         if self.pending is None:
             self._add_on(where, nr, grad)
         else:

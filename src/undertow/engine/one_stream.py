@@ -1,8 +1,8 @@
-"""Passes whose every node ran on the only stream of one device: they need no other thread.
+"""Passes whose every node ran on one stream, which is the caller's current one: they need no other thread.
 
 A device's thread is there so that its work and the caller's go on side by side, and its streams wait for each other. On
-a device with one stream, whose operations are started and not waited for, a pass does neither: the thread that called
-backward starts them itself, and saves two changes of threads. A node with hooks, or one of a custom Function, might ask
+one stream, whose operations are started and not waited for, a pass does neither: the thread that called backward starts
+them itself, and saves two changes of threads. A node with hooks, or one of a custom Function, might ask
 which thread it runs on; it has an extra of its own (graph/node.py), and its pass goes to the device's thread.
 """
 
@@ -29,7 +29,7 @@ def only_space(task: GraphTask, grads: Sequence[Any]) -> Namespace | None:
     if type(extra) is not StreamExtra or task.watches or not task.in_place or task.outer is not None:
         return None
     space: Namespace = extra.stream.namespace
-    if any([namespace_of_array(grad) is not space for grad in grads]):
+    if space.current_stream() is not extra.stream or any([namespace_of_array(g) is not space for g in grads]):
         return None
     for node in task.dependencies:
         if node.extra is not extra and node is not root:

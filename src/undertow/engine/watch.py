@@ -1,7 +1,7 @@
 """Watches: what looks on while a backward pass runs, node by node. Debug logging is one, anomaly mode another.
 
-A pass asks once, when it starts, who wants to watch it. A watched pass runs every node by the general path, so one that
-nobody watches pays nothing.
+A pass asks once, when it starts, who wants to watch it. A watched pass runs every node by the general path, unless
+the watcher is content with rows (see Watch); so one that nobody watches pays nothing.
 """
 
 from __future__ import annotations

@@ -54,7 +54,12 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 
 
 def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """The function that computes (gradient, value); with has_aux, (gradient, (value, more)). See `grad`."""
+    """The function that computes (gradient, value); with has_aux, (gradient, (value, more)). See `grad`.
+
+    >>> import undertow as ut
+    >>> ut.func.grad_and_value(lambda x: (x * x).sum())(ut.tensor([1.0, 2.0]))
+    (tensor([2., 4.]), tensor(5.))
+    """
 
     @functools.wraps(func)
     def gradient_and_value(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +69,12 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """The function that computes (value, gradient); with has_aux, ((value, more), gradient). See `grad`."""
+    """The function that computes (value, gradient); with has_aux, ((value, more), gradient). See `grad`.
+
+    >>> import undertow as ut
+    >>> ut.func.value_and_grad(lambda x: (x * x).sum())(ut.tensor([1.0, 2.0]))
+    (tensor(5.), tensor([2., 4.]))
+    """
 
     @functools.wraps(func)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
+from undertow.backend.streams import stream
 from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
@@ -90,10 +91,14 @@ class AccumulateGrad(Node):
         for hook in list(hooks.values()) if hooks else ():
             result = hook(self.variable)
             if result is not None and result is not self.variable:  # `lambda p: p.zero_()` returns the leaf
-                raise RuntimeError(
-                    "Tensor post accumulate grad hooks should return None. Change tensor.grad in the hook instead of "
-                    f"returning a {type(result).__name__}."
-                )
+                refuse_result(result)
+
+
+def refuse_result(result: Any) -> None:
+    raise RuntimeError(
+        "Tensor post accumulate grad hooks should return None. Change tensor.grad in the hook instead of returning a "
+        f"{type(result).__name__}."
+    )
 
 
 def grad_dtype_of(leaf: Tensor) -> DType | None:
@@ -170,7 +175,17 @@ def resolve_leaves(node: Node, edges: list[Any]) -> None:
         if isinstance(edge, Tensor):
             extra = edge._extra
             made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
-            edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
+            edges[k] = leaf_edge_of_user(edge, node) if made is None else made
+
+
+def leaf_edge_of_user(leaf: Tensor, node: Node) -> AccumulateGrad:
+    """The edge to a leaf, as it was when it was used: on the stream of the node that uses it."""
+    extra = getattr(node, "extra", None)  # a node that is being made has none: its stream is the current one
+    used_on = None if extra is None else extra.stream
+    if used_on is None or used_on.namespace is not leaf._xp or used_on is leaf._xp.current_stream():
+        return leaf_edge_at(leaf, node.sequence_nr)
+    with stream(used_on):
+        return leaf_edge_at(leaf, node.sequence_nr)
 
 
 def try_get_grad_accumulator(leaf: Tensor) -> AccumulateGrad | None:

@@ -11,6 +11,15 @@ operation makes edges, and most nodes have one output and most leaves no node ye
                   (Note [Edges to leaves] in graph/node.py); `next_edges` never holds one
 
 None stands where no gradient is asked for. An Edge is one of the first two.
+
+Whom to ask for the edge of a tensor:
+
+    tensor._edge                 what was noted last; of a view it may be out of date
+    current_edge(tensor)         that, after changes of its memory through a relative       tensor/tensor.py
+    recorded_edge(tensor)        that, or a Cut: what an operation on the tensor records    graph/history.py
+    gradient_edge(tensor)        the current edge with LEAF resolved: an Edge or None       graph/accumulate.py
+    leaf_edge(leaf)              the AccumulateGrad of a leaf, made if there is none; `leaf_edge_at`, of the time when a
+                                 node was recorded; `leaf_edge_of_user`, on the stream of the node that used it
 """
 
 from __future__ import annotations

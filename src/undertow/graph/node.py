@@ -3,9 +3,11 @@
 Note [Undefined gradients are None]: a gradient that is zero because nothing flowed is None all the way through the
 engine. Rules are never called with None; a node with several outputs gets a list in which some may be None.
 
-Note [When saved values die]: a node's saved tensors are dropped the moment it has run, unless the pass keeps the
-graph. Then `saved` is a Freed (see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor
-has `saved == ()` and can be run again and again.
+Note [When saved values die]: unless the pass keeps the graph, a node's saved tensors are dropped when it runs: by a
+PrimitiveNode once its rules have what they need, by a FunctionNode after the user's backward. Then `saved` is a Freed
+(see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor has `saved == ()` and can be run
+again and again. `saved` is an attribute of most nodes, a property over the slots of a DeclaredNode, and the user's own
+on a FunctionNode, which keeps its tensors as `_kept`; so `_kept` is what the library asks for.
 
 Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> node -> tensor), so a node keeps the
 output's array and makes a twin tensor when one is asked for. Output, twins and views must share one version counter,
@@ -70,10 +72,10 @@ class NodeExtra:
 
 
 class StreamExtra(NodeExtra):
-    """The extra of all nodes of a stream that have nothing else, for a device whose only stream it is.
+    """The extra of all nodes of a stream that have nothing else, for streams whose passes may run in C.
 
-    It is never changed: `node_extra` gives a node that is to have more an extra of its own. So a pass over such nodes
-    alone has no hooks to run, and nothing to wait for (engine/one_stream.py).
+    It is never changed: `node_extra` gives a node that is to have more an extra of its own. So a pass over nodes with
+    the same one has no hooks to run, and nothing to wait for (engine/one_stream.py).
     """
 
 
@@ -125,7 +127,7 @@ class Node:
     is_internal = False
     #: the operation's public name
     op_name = ""
-    #: saved attribute -> how to find it; see graph/saved.py
+    #: saved attribute -> how to find it; see graph/operation_node.py
     saved_names: dict[str, tuple[str, Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
 
     def __init__(
@@ -292,10 +294,10 @@ def extra_on(xp: Namespace) -> NodeExtra:
     shared: NodeExtra | None = getattr(stream, "extra_of_nodes", None)
     if shared is not None:
         return shared
-    is_only_stream = getattr(stream, "is_only_stream", False)
-    extra = StreamExtra() if is_only_stream else NodeExtra()
+    shares = getattr(stream, "shares_extra", False)
+    extra = StreamExtra() if shares else NodeExtra()
     extra.stream = stream
-    if is_only_stream:
+    if shares:
         stream.extra_of_nodes = extra
     return extra
 

@@ -20,7 +20,7 @@ from undertow.backend.interface import Array
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
-from undertow.graph.saved import DeclaredNode
+from undertow.graph.operation_node import DeclaredNode
 from undertow.masked.supports import is_bilinear, is_linear, reached_by_infinities, support_of_result
 from undertow.modes import Interceptor, _Switch, current
 from undertow.ops import REGISTRY

@@ -76,7 +76,12 @@ def sum(
 def prod(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """The product of the elements that count."""
+    """The product of the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.prod(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(3.)
+    """
     if dtype is None and input.dtype.kind in "bui":
         dtype = dtypes.int64
     input = filled(cast(input, dtype), mask, 1)
@@ -88,7 +93,12 @@ def prod(
 def mean(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """The mean of the elements that count; nan if there are none."""
+    """The mean of the elements that count; nan if there are none.
+
+    >>> import undertow as ut
+    >>> ut.masked.mean(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(2.)
+    """
     input = as_floats(input, dtype)
     return ops.true_divide(sum(input, dim, keepdim=keepdim, mask=mask), count(input, dim, keepdim, mask))
 
@@ -101,7 +111,12 @@ def count(input: Tensor, dim: Any, keepdim: bool, mask: Array | None) -> Tensor:
 def amin(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """The smallest of the elements that count."""
+    """The smallest of the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.amin(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(1.)
+    """
     input = cast(input, dtype)
     return ops.amin(filled(input, mask, largest(input.dtype)), dims_of(input, dim), keepdim)
 
@@ -109,7 +124,12 @@ def amin(
 def amax(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """The largest of the elements that count."""
+    """The largest of the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.amax(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(3.)
+    """
     input = cast(input, dtype)
     return ops.amax(filled(input, mask, smallest(input.dtype)), dims_of(input, dim), keepdim)
 
@@ -122,7 +142,12 @@ def argmin(
     dtype: DType | None = None,
     mask: Array | None = None,
 ) -> Tensor:
-    """Where the smallest of the elements that count is."""
+    """Where the smallest of the elements that count is.
+
+    >>> import undertow as ut
+    >>> ut.masked.argmin(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(0)
+    """
     input = cast(input, dtype)
     return ops.argmin(filled(input, mask, largest(input.dtype)), dim, keepdim)
 
@@ -135,7 +160,12 @@ def argmax(
     dtype: DType | None = None,
     mask: Array | None = None,
 ) -> Tensor:
-    """Where the largest of the elements that count is."""
+    """Where the largest of the elements that count is.
+
+    >>> import undertow as ut
+    >>> ut.masked.argmax(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(2)
+    """
     input = cast(input, dtype)
     return ops.argmax(filled(input, mask, smallest(input.dtype)), dim, keepdim)
 
@@ -150,7 +180,14 @@ def var(
     dtype: DType | None = None,
     mask: Array | None = None,
 ) -> Tensor:
-    """The variance of the elements that count, divided by their number less `correction`: 1, or 0 if not `unbiased`."""
+    """The variance of the elements that count, divided by their number less `correction`.
+
+    That is 1, or 0 if not `unbiased`.
+
+    >>> import undertow as ut
+    >>> ut.masked.var(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(2.)
+    """
     if unbiased is not None and correction is not None:
         raise ValueError("Only one of unbiased and correction may be given")
     correction = correction if correction is not None else float(unbiased is not False)
@@ -172,7 +209,12 @@ def std(
     dtype: DType | None = None,
     mask: Array | None = None,
 ) -> Tensor:
-    """The square root of `var`."""
+    """The square root of `var`.
+
+    >>> import undertow as ut
+    >>> ut.masked.std(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(1.4142)
+    """
     return ops.sqrt(var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask))
 
 
@@ -185,7 +227,12 @@ def norm(
     dtype: DType | None = None,
     mask: Array | None = None,
 ) -> Tensor:
-    """The vector norm of the elements that count."""
+    """The vector norm of the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.norm(ut.tensor([1.0, 2.0, 3.0]), 2.0, 0, mask=ut.tensor([True, False, True]))
+    tensor(3.1623)
+    """
     neutral = math.inf if ord == -math.inf else 0
     return ops.linalg_vector_norm(filled(as_floats(input, dtype), mask, neutral), ord, dims_of(input, dim), keepdim)
 
@@ -193,7 +240,12 @@ def norm(
 def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """The median of the elements that count, along one dimension."""
+    """The median of the elements that count, along one dimension.
+
+    >>> import undertow as ut
+    >>> ut.masked.median(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(1.)
+    """
     values: Tensor = ops.nanmedian(filled(as_floats(input, dtype), mask, math.nan), dim, keepdim).values
     return values
 
@@ -201,7 +253,12 @@ def median(
 def logsumexp(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """log(sum(exp(x))) over the elements that count."""
+    """log(sum(exp(x))) over the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.logsumexp(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor(3.1269)
+    """
     return ops.logsumexp(filled(as_floats(input, dtype), mask, -math.inf), dims_of(input, dim), keepdim)
 
 
@@ -219,31 +276,56 @@ def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array 
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
-    """The logarithm of `softmax`."""
+    """The logarithm of `softmax`.
+
+    >>> import undertow as ut
+    >>> ut.masked.log_softmax(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor([-2.1269,    -inf, -0.1269])
+    """
     return ops.log_softmax(filled(as_floats(input, dtype), mask, -math.inf), dim)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
-    """softmax of -x."""
+    """softmax of -x.
+
+    >>> import undertow as ut
+    >>> ut.masked.softmin(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor([0.8808, 0.0000, 0.1192])
+    """
     return ops.softmax(-filled(as_floats(input, dtype), mask, math.inf), dim)
 
 
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Array | None = None
 ) -> Tensor:
-    """Divided by the norm of the elements that count, or by `eps` if that is larger; 0 for the others."""
+    """Divided by the norm of the elements that count, or by `eps` if that is larger; 0 for the others.
+
+    >>> import undertow as ut
+    >>> ut.masked.normalize(ut.tensor([1.0, 2.0, 3.0]), 2.0, 0, mask=ut.tensor([True, False, True]))
+    tensor([0.3162, 0.0000, 0.9487])
+    """
     input = as_floats(input, dtype)
     size = ops.clamp_min(norm(input, ord, dim, keepdim=True, mask=mask), eps)
     return filled(input, mask, 0) / size
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
-    """Sums from the beginning, of the elements that count."""
+    """Sums from the beginning, of the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.cumsum(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor([1., 1., 4.])
+    """
     return ops.cumsum(filled(cast(input, dtype), mask, 0), dim)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Array | None = None) -> Tensor:
-    """Products from the beginning, of the elements that count."""
+    """Products from the beginning, of the elements that count.
+
+    >>> import undertow as ut
+    >>> ut.masked.cumprod(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
+    tensor([1., 1., 3.])
+    """
     return ops.cumprod(filled(cast(input, dtype), mask, 1), dim)
 
 
@@ -255,6 +337,12 @@ def logaddexp(
     input_mask: Array | None = None,
     other_mask: Array | None = None,
 ) -> Tensor:
-    """log(exp(x) + exp(y)) of the elements that count."""
+    """log(exp(x) + exp(y)) of the elements that count.
+
+    >>> import undertow as ut
+    >>> mask = ut.tensor([True, False])
+    >>> ut.masked.logaddexp(ut.zeros(2), ut.zeros(2), input_mask=mask, other_mask=mask)
+    tensor([0.6931,   -inf])
+    """
     first = filled(as_floats(input, dtype), input_mask, -math.inf)
     return ops.logaddexp(first, filled(as_floats(other, dtype), other_mask, -math.inf))

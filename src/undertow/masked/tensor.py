@@ -234,7 +234,14 @@ def joined(data: Tensor, mask: Tensor) -> MaskedTensor:
 
 
 def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:
-    """A MaskedTensor with a copy of the data; see MaskedTensor."""
+    """A MaskedTensor with a copy of the data; see MaskedTensor.
+
+    >>> import undertow as ut
+    >>> ut.masked.masked_tensor(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([True, False, True]))
+    MaskedTensor(
+      [  1.0000,       --,   3.0000]
+    )
+    """
     return MaskedTensor(data, mask, requires_grad)
 
 
@@ -252,7 +259,12 @@ def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
 
 
 def is_masked_tensor(obj: Any) -> bool:
-    """Whether obj is a MaskedTensor."""
+    """Whether obj is a MaskedTensor.
+
+    >>> import undertow as ut
+    >>> ut.masked.is_masked_tensor(ut.tensor([1.0, 2.0, 3.0]))
+    False
+    """
     return isinstance(obj, MaskedTensor)
 
 

@@ -98,7 +98,12 @@ globals().update({f"{name}_": in_place(name, getattr(ops, name)) for name in
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """leaky_relu with slopes drawn from [lower, upper] when training, and their mean otherwise."""
+    """leaky_relu with slopes drawn from [lower, upper] when training, and their mean otherwise.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.rrelu(ut.tensor([-1.0, 2.0]))
+    tensor([-0.2292,  2.0000])
+    """
     for name, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):
             raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
@@ -113,7 +118,12 @@ def rrelu(
 
 
 def rrelu_(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
-    """`rrelu` in place."""
+    """`rrelu` in place.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.rrelu_(ut.tensor([-1.0, 2.0]))
+    tensor([-0.2292,  2.0000])
+    """
     return rrelu(input, lower, upper, training, True)
 
 
@@ -130,17 +140,32 @@ def softmax_dim(name: str, dim: int | None, ndim: int) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
-    """exp(input) over its sum along `dim`."""
+    """exp(input) over its sum along `dim`.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.softmax(ut.tensor([-1.0, 2.0]), dim=0)
+    tensor([0.0474, 0.9526])
+    """
     return ops.softmax(input, softmax_dim("softmax", dim, input.ndim), dtype)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
-    """softmax(-input)."""
+    """softmax(-input).
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.softmin(ut.tensor([-1.0, 2.0]), dim=0)
+    tensor([0.9526, 0.0474])
+    """
     return ops.softmax(-input, softmax_dim("softmin", dim, input.ndim), dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
-    """The logarithm of softmax, without overflow."""
+    """The logarithm of softmax, without overflow.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.log_softmax(ut.tensor([-1.0, 2.0]), dim=0)
+    tensor([-3.0486, -0.0486])
+    """
     return ops.log_softmax(input, softmax_dim("log_softmax", dim, input.ndim), dtype)
 
 
@@ -148,6 +173,10 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     """A sample of the Gumbel-softmax distribution.
 
     hard  one-hot values, with the gradient of the soft ones
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.gumbel_softmax(ut.zeros(2, 3), hard=True).sum(1)
+    tensor([1., 1.])
     """
     with no_grad():
         noise = -ops.log(ops.empty_like(logits).exponential_())
@@ -177,7 +206,12 @@ def weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
 
 @takes_old_arguments
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
-    """The squared difference."""
+    """The squared difference.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.mse_loss(ut.tensor([1.0, 3.0]), ut.zeros(2))
+    tensor(5.)
+    """
     if weight is None:
         return ops.mse_loss(input, target, reduction=reduction)
     return weighted(ops.mse_loss(input, target, reduction="none"), weight, reduction)
@@ -185,7 +219,12 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: 
 
 @takes_old_arguments
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
-    """The absolute difference."""
+    """The absolute difference.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.l1_loss(ut.tensor([1.0, 3.0]), ut.zeros(2))
+    tensor(2.)
+    """
     if weight is None:
         return ops.l1_loss(input, target, reduction=reduction)
     return weighted(ops.l1_loss(input, target, reduction="none"), weight, reduction)
@@ -194,7 +233,12 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """Half the square of small differences, and linear beyond delta."""
+    """Half the square of small differences, and linear beyond delta.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.huber_loss(ut.tensor([0.5, 3.0]), ut.zeros(2), reduction="none")
+    tensor([0.1250, 2.5000])
+    """
     if weight is None:
         return ops.huber_loss(input, target, reduction=reduction, delta=delta)
     return weighted(ops.huber_loss(input, target, reduction="none", delta=delta), weight, reduction)
@@ -204,7 +248,12 @@ def huber_loss(
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """Convolution of (time, examples, channels) with a weight of (size, channels in, channels out)."""
+    """Convolution of (time, examples, channels) with a weight of (size, channels in, channels out).
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.conv_tbc(ut.ones(4, 1, 2), ut.ones(3, 2, 1), ut.zeros(1)).shape
+    undertow.Size([2, 1, 1])
+    """
     turned = ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0))
     return ops.permute(ops.conv1d(*turned, bias, padding=pad), (2, 0, 1))
 
@@ -225,6 +274,11 @@ def embedding(
 
     padding_idx  a row that gets no gradient
     max_norm     rows that are used and longer than this are shortened to it, in place
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.embedding(ut.tensor([1, 0]), ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 4.],
+            [1., 2.]])
     """
     weight, input = as_tensors("embedding", weight=weight, indices=input)
     if weight.ndim != 2:
@@ -257,7 +311,12 @@ def unfold(
     padding: int | str | Sequence[int] = 0,
     stride: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The windows of images, each as a column."""
+    """The windows of images, each as a column.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.unfold(ut.arange(16.0).reshape(1, 1, 4, 4), 2).shape
+    undertow.Size([1, 4, 9])
+    """
     return im2col.im2col(input, kernel_size, dilation, padding, stride)
 
 
@@ -269,7 +328,14 @@ def fold(
     padding: int | str | Sequence[int] = 0,
     stride: int | Sequence[int] = 1,
 ) -> Tensor:
-    """Images as the sum of their windows, given as columns."""
+    """Images as the sum of their windows, given as columns.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.fold(ut.ones(1, 4, 4), (3, 3), 2)
+    tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]])
+    """
     return im2col.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
@@ -280,22 +346,43 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:
-    """`interpolate`, under its older name."""
+    """`interpolate`, under its older name.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.upsample(ut.arange(16.0).reshape(1, 1, 4, 4), scale_factor=2).shape
+    undertow.Size([1, 1, 8, 8])
+    """
     return ops.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
-    """`interpolate` with the nearest element."""
+    """`interpolate` with the nearest element.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.upsample_nearest(ut.arange(16.0).reshape(1, 1, 4, 4), scale_factor=2).shape
+    undertow.Size([1, 1, 8, 8])
+    """
     return ops.interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
-    """`interpolate` with mode bilinear and aligned corners."""
+    """`interpolate` with mode bilinear and aligned corners.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.upsample_bilinear(ut.arange(16.0).reshape(1, 1, 4, 4), scale_factor=2).shape
+    undertow.Size([1, 1, 8, 8])
+    """
     return ops.interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """Every element over a power of the mean square of `size` neighbouring channels."""
+    """Every element over a power of the mean square of `size` neighbouring channels.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.local_response_norm(ut.ones(1, 2, 2), 2)
+    tensor([[[1.0000, 1.0000],
+             [0.9999, 0.9999]]])
+    """
     if input.dim() < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
     if input.numel() == 0:

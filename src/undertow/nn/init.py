@@ -44,13 +44,23 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform on [a, b)."""
+    """Uniform on [a, b).
+
+    >>> import undertow as ut
+    >>> bool((ut.nn.init.uniform_(ut.empty(100), 2.0, 3.0) >= 2).all())
+    True
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with this mean and standard deviation."""
+    """Normal with this mean and standard deviation.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.normal_(ut.empty(2, 3), std=0.1).shape
+    undertow.Size([2, 3])
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -63,7 +73,12 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal, drawn again outside [a, b]."""
+    """Normal, drawn again outside [a, b].
+
+    >>> import undertow as ut
+    >>> bool((ut.nn.init.trunc_normal_(ut.empty(100), a=-1.0, b=1.0).abs() <= 1).all())
+    True
+    """
     if tensor.is_meta:
         return tensor  # it has no values that could lie inside
     if mean < a - 2 * std or mean > b + 2 * std:
@@ -100,23 +115,44 @@ def _drawn_until_likely(tensor: Tensor, mean: float, std: float, a: float, b: fl
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One value everywhere."""
+    """One value everywhere.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.constant_(ut.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.ones_(ut.empty(2))
+    tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Any) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.zeros_(ut.empty(2))
+    tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix."""
+    """The identity matrix.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.eye_(ut.empty(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
@@ -124,7 +160,12 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution that passes its inputs on."""
+    """A convolution that passes its inputs on.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.dirac_(ut.empty(1, 1, 3))
+    tensor([[[0., 1., 0.]]])
+    """
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     sizes = tensor.shape
@@ -154,13 +195,23 @@ _calculate_fan_in_and_fan_out = fans
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform with variance gain^2 * 2 / (inputs + outputs)."""
+    """Uniform with variance gain^2 * 2 / (inputs + outputs).
+
+    >>> import undertow as ut
+    >>> bool((ut.nn.init.xavier_uniform_(ut.empty(3, 3)).abs() <= 1).all())
+    True
+    """
     bound = gain * math.sqrt(6 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with variance gain^2 * 2 / (inputs + outputs)."""
+    """Normal with variance gain^2 * 2 / (inputs + outputs).
+
+    >>> import undertow as ut
+    >>> ut.nn.init.xavier_normal_(ut.empty(2, 3)).shape
+    undertow.Size([2, 3])
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))), generator)
 
 
@@ -185,7 +236,12 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu."""
+    """Uniform with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu.
+
+    >>> import undertow as ut
+    >>> bool((ut.nn.init.kaiming_uniform_(ut.empty(2, 6)).abs() <= 1).all())
+    True
+    """
     if is_empty(tensor):
         return tensor
     bound = math.sqrt(3) * kaiming_std(tensor, a, mode, nonlinearity)
@@ -199,14 +255,25 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu."""
+    """Normal with variance gain^2 / inputs (or outputs); `a` is the slope of leaky_relu.
+
+    >>> import undertow as ut
+    >>> ut.nn.init.kaiming_normal_(ut.empty(2, 3)).shape
+    undertow.Size([2, 3])
+    """
     if is_empty(tensor):
         return tensor
     return normal_(tensor, 0.0, kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
-    """Rows (or columns, if there are fewer) of length `gain`, at right angles to each other."""
+    """Rows (or columns, if there are fewer) of length `gain`, at right angles to each other.
+
+    >>> import undertow as ut
+    >>> w = ut.nn.init.orthogonal_(ut.empty(3, 3))
+    >>> ut.allclose(w @ w.T, ut.eye(3), atol=1e-5)
+    True
+    """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
@@ -220,7 +287,12 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
-    """Normal, with this part of every column zero."""
+    """Normal, with this part of every column zero.
+
+    >>> import undertow as ut
+    >>> (ut.nn.init.sparse_(ut.empty(10, 2), sparsity=0.5) == 0).sum(0)
+    tensor([5, 5])
+    """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape

@@ -29,7 +29,7 @@ FAMILIES = {
     "random": "tensors",
     "linalg": "einsum matmul addmm products covariance inverse_and_solve determinant triangular cholesky qr lu svd "
     "eigen norms least_squares matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
-    "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses attention "
+    "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses fused_attention "
     "conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
     "fourier": "transforms frequencies stft",
     "sparse": "coo layouts compressed products softmax",

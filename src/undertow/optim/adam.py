@@ -86,7 +86,8 @@ class Adam(MomentOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool | None = None,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         decoupled = self.decoupled_default if decoupled_weight_decay is None else decoupled_weight_decay
         super().__init__(
             params, lr, betas, eps, weight_decay, maximize, amsgrad=amsgrad, decoupled_weight_decay=decoupled
@@ -185,7 +186,8 @@ class Adamax(MomentOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         super().__init__(params, lr, betas, eps, weight_decay, maximize)
 
     def update_real(
@@ -226,7 +228,8 @@ class NAdam(MomentOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         check_at_least_zero(momentum_decay=momentum_decay)
         super().__init__(
             params,
@@ -281,7 +284,8 @@ class RAdam(MomentOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         super().__init__(params, lr, betas, eps, weight_decay, maximize, decoupled_weight_decay=decoupled_weight_decay)
 
     def update_real(

@@ -41,7 +41,7 @@ class Adagrad(RealOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        refuse(differentiable=differentiable)
+        self.differentiable = differentiable
         check_at_least_zero(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay)
         check_at_least_zero(initial_accumulator_value=initial_accumulator_value, eps=eps)
         defaults = {
@@ -115,7 +115,8 @@ class RMSprop(RealOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         check_at_least_zero(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {
             "lr": lr,
@@ -174,7 +175,8 @@ class Adadelta(RealOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         check_at_least_zero(lr=lr, eps=eps, weight_decay=weight_decay)
         if not 0 <= rho <= 1:
             raise ValueError(f"Invalid rho value: {rho}")
@@ -213,7 +215,8 @@ class Rprop(RealOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         check_at_least_zero(lr=lr)
         if not 0 < etas[0] < 1 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
@@ -255,7 +258,8 @@ class ASGD(RealOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        refuse(differentiable=differentiable, capturable=capturable)
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
         check_at_least_zero(lr=lr, weight_decay=weight_decay)
         defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
                     "maximize": maximize}  # fmt: skip

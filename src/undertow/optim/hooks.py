@@ -113,11 +113,27 @@ class HookedOptimizer:
         vars(self).update(state)
 
     def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before every step; it may return other (args, kwargs)."""
+        """Call `hook(optimizer, args, kwargs)` before every step; it may return other (args, kwargs).
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> _ = sgd.register_step_pre_hook(lambda optimizer, args, kwargs: print("before"))
+        >>> sgd.step()
+        before
+        """
         return add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` after every step."""
+        """Call `hook(optimizer, args, kwargs)` after every step.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> _ = sgd.register_step_post_hook(lambda optimizer, args, kwargs: print("stepped"))
+        >>> sgd.step()
+        stepped
+        """
         return add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:

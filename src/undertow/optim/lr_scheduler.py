@@ -56,7 +56,19 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LRScheduler):
-    """The last rate times a function of the step number (or one function for each group)."""
+    """The last rate times a function of the step number (or one function for each group).
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.MultiplicativeLR(sgd, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.2, 0.1]
+    """
 
     _functions = ("lr_lambdas",)
 
@@ -74,7 +86,19 @@ class MultiplicativeLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """The rate times gamma, every `step_size` steps."""
+    """The rate times gamma, every `step_size` steps.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.StepLR(sgd, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.8, 0.4, 0.4]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
@@ -90,7 +114,19 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times gamma, at each of the milestones."""
+    """The rate times gamma, at each of the milestones.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.MultiStepLR(sgd, milestones=[1, 3], gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.4, 0.2]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
@@ -106,7 +142,19 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times `factor`, for the first `total_iters` steps."""
+    """The rate times `factor`, for the first `total_iters` steps.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.ConstantLR(sgd, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.4, 0.4, 0.8, 0.8]
+    """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
@@ -123,7 +171,19 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The rate times a factor that goes in a straight line from start_factor to end_factor."""
+    """The rate times a factor that goes in a straight line from start_factor to end_factor.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.LinearLR(sgd, start_factor=0.25, total_iters=3)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.2, 0.4, 0.6, 0.8]
+    """
 
     def __init__(
         self,
@@ -157,7 +217,19 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times gamma, every step."""
+    """The rate times gamma, every step.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.ExponentialLR(sgd, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.2, 0.1]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -172,7 +244,19 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to 0 within `total_iters` steps, along a polynomial."""
+    """Down to 0 within `total_iters` steps, along a polynomial.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.PolynomialLR(sgd, total_iters=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.6, 0.4, 0.2]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
@@ -230,6 +314,17 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """Down to `eta_min` along a cosine and up again at once: after T_0 steps, then T_mult times as many, and so on.
 
     `step(epoch)` jumps, also to a part of an epoch: step(epoch + batch / batches).
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.CosineAnnealingWarmRestarts(sgd, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.8, 0.4]
     """
 
     def __init__(

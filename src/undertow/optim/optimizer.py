@@ -20,6 +20,7 @@ from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend import cpu, send_to_devices
 from undertow.backend.dtypes import kind_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.graph.user_lines import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through
@@ -49,6 +50,8 @@ class Optimizer(HookedOptimizer):
 
     #: whether `update` takes sparse gradients
     takes_sparse = False
+    #: whether steps are recorded; see differentiable.py
+    differentiable = False
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -71,7 +74,15 @@ class Optimizer(HookedOptimizer):
             self.add_param_group(dict(group))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Optimize more parameters, with options of their own."""
+        """Optimize more parameters, with options of their own.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> sgd.add_param_group({"params": [ut.zeros(1, requires_grad=True)], "lr": 0.1})
+        >>> [group["lr"] for group in sgd.param_groups]
+        [0.5, 0.1]
+        """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         group = dict(param_group)
@@ -93,7 +104,7 @@ class Optimizer(HookedOptimizer):
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
-            if not p.is_leaf and not (p._extra is not None and p._extra.retains_grad):
+            if not self.differentiable and not p.is_leaf and not (p._extra is not None and p._extra.retains_grad):
                 raise ValueError(
                     "can't optimize a non-leaf Tensor: its gradient is not kept. Give the leaf it is made of."
                 )
@@ -109,17 +120,38 @@ class Optimizer(HookedOptimizer):
     # ---- stepping
 
     def step(self, closure: Closure | None = None) -> Tensor | None:
-        """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first."""
+        """Change every parameter that has a gradient; `closure`, if given, computes loss and gradients first.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> (w * w).sum().backward()
+        >>> sgd.step()
+        >>> w
+        tensor([0.], requires_grad=True)
+        """
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if self.differentiable:
+            self._step_recorded()
+            return loss
         self._numbers.clear()
         site = user_frame(sys._getframe(1))
         with no_grad():
-            self._step_of_all(site)
+            quietly(self._step_of_all, site)
         send_to_devices()
         return loss
+
+    def _step_recorded(self) -> None:
+        from undertow.optim.differentiable import RULES, step_of_all  # few programs ask for it
+
+        rule = next((RULES[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in RULES), None)
+        if rule is None:
+            refuse(differentiable=True)
+        else:
+            step_of_all(self, rule)
 
     def _step_of_all(self, site: FrameType) -> None:
         for group in [with_plain_rate(group) for group in self.param_groups]:
@@ -164,7 +196,16 @@ class Optimizer(HookedOptimizer):
         raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or (set_to_none=False) set them to zero in place."""
+        """Forget the gradients, or (set_to_none=False) set them to zero in place.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> (w * w).sum().backward()
+        >>> sgd.zero_grad()
+        >>> print(w.grad)
+        None
+        """
         for p in chain.from_iterable([group["params"] for group in self.param_groups]):
             if p.grad is None:
                 continue
@@ -180,7 +221,14 @@ class Optimizer(HookedOptimizer):
     # ---- saving
 
     def state_dict(self) -> dict[str, Any]:
-        """State and options, with numbers in the place of parameters; the tensors are the optimizer's own."""
+        """State and options, with numbers in the place of parameters; the tensors are the optimizer's own.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> sorted(sgd.state_dict())
+        ['param_groups', 'state']
+        """
         for hook in list(self._optimizer_state_dict_pre_hooks.values()):
             hook(self)
         numbers: dict[int, int] = {}
@@ -197,7 +245,13 @@ class Optimizer(HookedOptimizer):
         return passed_through(self._optimizer_state_dict_post_hooks, self, found)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned, for parameters of the same number and order."""
+        """Take over what `state_dict` returned, for parameters of the same number and order.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> sgd.load_state_dict(sgd.state_dict())
+        """
         state_dict = passed_through(self._optimizer_load_state_dict_pre_hooks, self, dict(state_dict))
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
@@ -274,8 +328,8 @@ def refuse(**options: Any) -> None:
     for name, value in options.items():
         if value:
             raise ValueError(
-                f"{name}=True is not supported: steps run eagerly and outside the graph. To differentiate through an "
-                "update, write it with undertow's operations."
+                f"{name}=True is not supported by this optimizer: its steps run eagerly and outside the graph. To "
+                "differentiate through an update, write it with undertow's operations."
             )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
-from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed, refuse
+from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed
 from undertow.tensor import Tensor
 
 
@@ -46,7 +46,7 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        refuse(differentiable=differentiable)
+        self.differentiable = differentiable
         check_at_least_zero(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import warnings
 from importlib.machinery import BuiltinImporter
 from types import ModuleType
 
-from undertow.backend import cpu
 from undertow.stand_in.finder import install
 
 #: is set for processes that are started by one in which undertow stands for PyTorch
@@ -41,8 +39,6 @@ def run(arguments: list[str]) -> int:
 def stand_in() -> None:
     """Stand for PyTorch in this process, and in those that it starts."""
     install()
-    cpu.seterr(all="ignore")  # PyTorch does not warn of log(0) or 1 / 0
-    warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # nor does it in other threads
     os.environ[VARIABLE] = "1"
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = [FOR_CHILD_PROCESSES, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

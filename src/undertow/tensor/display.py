@@ -70,7 +70,12 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The current options, as a dict that `set_printoptions(**...)` takes."""
+    """The current options, as a dict that `set_printoptions(**...)` takes.
+
+    >>> import undertow as ut
+    >>> ut.get_printoptions()["precision"]
+    4
+    """
     return dict(vars(options))
 
 
@@ -85,7 +90,13 @@ class _OptionsVariable:
 
 
 class printoptions(Scope, ContextDecorator):
-    """`set_printoptions` until the end of the block."""
+    """`set_printoptions` until the end of the block.
+
+    >>> import undertow as ut
+    >>> with ut.printoptions(precision=1):
+    ...     print(ut.tensor([1 / 3]))
+    tensor([0.3])
+    """
 
     variable = _OptionsVariable()
 

@@ -64,6 +64,11 @@ class Rare:
         """Whether a leaf gets its gradient as if it had none of this: all that happened is that .data was set."""
         return self.__dict__.keys() <= {"moved", "resized_at"}
 
+    @property
+    def only_calls_back(self) -> bool:
+        """The same, but that some functions are called when it has its gradient."""
+        return self.__dict__.keys() <= {"moved", "resized_at", "post_accumulate_hooks"}
+
 
 class Tangents(dict[Any, Any]):
     """The tangents of a tensor, by dual level. A level that ends takes its own out of every one there is."""

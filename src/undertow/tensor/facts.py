@@ -105,7 +105,12 @@ def item(self: Tensor) -> Any:
 
 
 def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+    """The elements as nested lists of Python numbers (a number for a 0-d tensor).
+
+    >>> import undertow as ut
+    >>> ut.tensor([[1.0, 2.0], [3.0, 4.0]]).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     return self._array.tolist()
 
 
@@ -168,6 +173,10 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
     """The tensor as a NumPy array that shares its memory.
 
     force  allow tensors that require grad: their history is left behind
+
+    >>> import undertow as ut
+    >>> ut.ones(2).numpy()
+    array([1., 1.], dtype=float32)
     """
     if not force and current().grad_enabled and current_edge(self) is not None:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
@@ -216,12 +225,22 @@ def pick(values: tuple[int, ...], dim: Any) -> int:
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:
-    """The shape, or its entry for one dimension."""
+    """The shape, or its entry for one dimension.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).size()
+    undertow.Size([2, 3])
+    """
     return Size(self._array.shape) if dim is None else pick(self._array.shape, dim)
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:
-    """How many elements to move in memory for one step along each dimension, or along one."""
+    """How many elements to move in memory for one step along each dimension, or along one.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).stride()
+    (3, 1)
+    """
     strides = element_strides(self._array)
     return strides if dim is None else pick(strides, dim)
 
@@ -232,7 +251,12 @@ def element_strides(array: Array) -> tuple[int, ...]:
 
 
 def storage_offset(self: Tensor) -> int:
-    """How many elements the first one lies behind the start of the memory that the tensor shows a part of."""
+    """How many elements the first one lies behind the start of the memory that the tensor shows a part of.
+
+    >>> import undertow as ut
+    >>> ut.arange(4)[2:].storage_offset()
+    2
+    """
     return byte_offset(self._xp, self._array) // int(self._array.itemsize)
 
 
@@ -253,7 +277,13 @@ def untyped_storage(self: Tensor) -> Storage:
 
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both tensors show the same memory in the same way."""
+    """Whether both tensors show the same memory in the same way.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2)
+    >>> x.is_set_to(x.detach())
+    True
+    """
     mine, other = self._array, tensor._array
     same = mine.shape == other.shape and mine.strides == other.strides and mine.dtype == other.dtype
     return bool(same and mine.size and mine.ctypes.data == other.ctypes.data)
@@ -265,12 +295,22 @@ def data_ptr(self: Tensor) -> int:
 
 
 def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
-    """Whether the elements lie in memory without gaps, in the order of the dimensions (or of the format)."""
+    """Whether the elements lie in memory without gaps, in the order of the dimensions (or of the format).
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).T.is_contiguous()
+    False
+    """
     return is_laid_out(self._array, memory_format)
 
 
 def dim(self: Tensor) -> int:
-    """The number of dimensions."""
+    """The number of dimensions.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).dim()
+    2
+    """
     return int(self._array.ndim)
 
 
@@ -285,7 +325,12 @@ def numel(self: Tensor) -> int:
 
 
 def element_size(self: Tensor) -> int:
-    """The number of bytes of one element."""
+    """The number of bytes of one element.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).element_size()
+    4
+    """
     return int(self._array.itemsize)
 
 

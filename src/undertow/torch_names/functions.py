@@ -93,7 +93,12 @@ class Event:
 
 
 def typename(obj: Any, /) -> str:
-    """The type of an object, as PyTorch writes it: of a tensor its dtype's, of others the class with its module."""
+    """The type of an object, as PyTorch writes it: of a tensor its dtype's, of others the class with its module.
+
+    >>> import undertow as ut
+    >>> ut.typename(ut.ones(1))
+    'undertow.FloatTensor'
+    """
     if isinstance(obj, Tensor):
         return str(obj.type())
     kind = obj if isinstance(obj, type) or callable(obj) else type(obj)
@@ -103,7 +108,12 @@ def typename(obj: Any, /) -> str:
 
 
 def is_storage(obj: Any, /) -> bool:
-    """Whether an object is the storage of a tensor."""
+    """Whether an object is the storage of a tensor.
+
+    >>> import undertow as ut
+    >>> ut.is_storage(ut.ones(1))
+    False
+    """
     return isinstance(obj, Storage)
 
 
@@ -281,7 +291,12 @@ def get_device_module(device: Any = None) -> Any:
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """One of two functions, called with the operands."""
+    """One of two functions, called with the operands.
+
+    >>> import undertow as ut
+    >>> ut.cond(True, lambda x: x + 1, lambda x: x - 1, (ut.ones(1),))
+    tensor([2.])
+    """
     return true_fn(*operands) if pred else false_fn(*operands)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import sys
 
 import undertow as ut
 import undertow.distributed as dist
@@ -13,6 +14,13 @@ from undertow.distributed import ReduceOp
 dist.init_process_group("mpi", timeout=60)
 rank, size = dist.get_rank(), dist.get_world_size()
 ranks = range(size)
+
+
+class Person:
+    """Of a class that is no plain data."""
+
+    def __init__(self, name):
+        self.name = name
 
 
 def equal(got, expected):
@@ -71,6 +79,18 @@ several = [ut.full((2, 3), float(rank)), ut.full((1,), 2.0)]
 dist.all_reduce_coalesced(several)
 equal(several[0], ut.full((2, 3), float(sum(ranks))))
 equal(several[1], ut.full((1,), 2.0 * size))
+
+several = [ut.full((2,), float(rank)), ut.tensor([rank], dtype=ut.int64), ut.full((1,), 1.0), ut.tensor([1j * rank])]
+dist.all_reduce_coalesced(several)  # one message for each dtype
+assert [t.tolist() for t in several] == [[sum(ranks)] * 2, [sum(ranks)], [size], [1j * sum(ranks)]]
+lists = [[ut.zeros(2, 2), ut.zeros(0), ut.zeros(3, dtype=ut.int64)] for _ in ranks]
+dist.all_gather_coalesced(lists, [ut.full((2, 2), float(rank)), ut.zeros(0), ut.tensor([rank] * 3)])
+for r, found in enumerate(lists):
+    assert [t.tolist() for t in found] == [[[r, r], [r, r]], [], [r, r, r]]
+future = dist.group.WORLD.allreduce([ut.ones(2)]).get_future()
+doubled = future.then(lambda f: f.wait()[0] * 2).then(lambda f: f.wait() + 1)
+equal(doubled.wait(), ut.full((2,), 2.0 * size + 1))
+equal(doubled.wait(), future.value()[0] * 2 + 1)
 
 sparse = ut.sparse_coo_tensor(ut.tensor([[0, rank + 1]]), ut.tensor([1.0, 5.0]), (size + 1,))
 dist.all_reduce(sparse)
@@ -217,7 +237,8 @@ refused(ValueError, "must be contiguous", dist.all_reduce, ut.ones(2, 3).t())
 refused(TypeError, "of type Tensor, not list", dist.all_reduce, [1.0])
 refused(TypeError, "must be a ReduceOp", dist.all_reduce, ut.ones(2), "SUM")
 refused(RuntimeError, "mean of integers", dist.all_reduce, ut.tensor([1]), ReduceOp.AVG)
-refused(ValueError, "complex", dist.all_reduce, ut.ones(2, dtype=ut.complex64), ReduceOp.MAX)
+for op in (ReduceOp.MAX, ReduceOp.PRODUCT):
+    refused(ValueError, "complex", dist.all_reduce, ut.ones(2, dtype=ut.complex64), op)
 refused(RuntimeError, "non-integral", dist.all_reduce, ut.ones(2), ReduceOp.BOR)
 refused(RuntimeError, "on the CPU", dist.all_reduce, ut.ones(2, device="sim:0"))
 refused(ValueError, "one tensor for each", dist.all_gather, [ut.ones(2)] * (size + 1), ut.ones(2))
@@ -229,6 +250,30 @@ refused(ValueError, "itself", dist.send, ut.ones(2), rank)
 refused(ValueError, "tag", dist.send, ut.ones(2), right, tag=10**6) if size > 1 else None
 refused(ValueError, "different numbers", dist.new_group, [0, 0])
 refused(ValueError, "twice", dist.init_process_group)
+refused(TypeError, "Person", dist.broadcast_object_list, [Person("a")], rank)
+
+# ---- profiles show exchanges
+
+with ut.profiler.profile(record_shapes=True) as prof:
+    dist.all_reduce(ut.ones(2, 3))
+    work = dist.all_gather_into_tensor(ut.ones(size, dtype=ut.complex64), ut.ones(1, dtype=ut.complex64), async_op=True)
+    (ut.ones(3) * 2).sum()
+    work.wait()
+events = [e for e in prof.events() if e.is_async]
+assert [(e.name, e.input_shapes) for e in events] == [("mpi:all_reduce", [[2, 3]]), ("mpi:all_gather", [[1, 2]])]
+
+# ---- a group that is left, and joined again
+
+hook = sys.excepthook
+assert (hook is sys.__excepthook__) == (size == 1)
 dist.destroy_process_group()
+assert sys.excepthook is sys.__excepthook__
 refused(ValueError, "has not been initialized", dist.all_reduce, ut.ones(1))
+dist.init_process_group("gloo", timeout=60, allow_pickle=True)
+assert dist.get_backend() == "gloo" and sys.excepthook == hook
+found = [None] * size
+dist.all_gather_object(found, Person(f"number {rank}"))
+assert [p.name for p in found] == [f"number {r}" for r in ranks]
+equal(dist.all_reduce(t := ut.ones(3), async_op=True).result()[0], ut.full((3,), float(size)))
+dist.destroy_process_group()
 print(f"rank {rank} of {size} is done")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
+
 import undertow as ut
 import undertow.distributed as dist
 from undertow import nn
@@ -106,6 +109,63 @@ for as_view in (False, True):
             assert ut.allclose(joined.module.right.weight.grad, ut.tensor(2 * (size - 1) / size))
         assert joined.module.never.weight.grad is None
 
+# what earlier passes have left is averaged where a parameter is not used: gradients add up, in every process alike
+for as_view in (False, True):
+    alone = Branches()
+    joined = DistributedDataParallel(Branches(), find_unused_parameters=True, gradient_as_bucket_view=as_view)
+    for which in (0, 1):
+        joined(ut.ones(2, 4), 0).sum().backward()
+        joined(ut.ones(2, 4), which if rank == 0 else 1).sum().backward()
+    assert ut.allclose(joined.module.left.weight.grad, ut.tensor(4 + 2 / size))
+    assert ut.allclose(joined.module.right.weight.grad, ut.tensor(4 - 2 / size))
+    same_everywhere([p.grad for p in joined.parameters() if p.grad is not None])
+
+# used by a pass that exchanged nothing, and not by the one that does
+joined = DistributedDataParallel(Branches(), find_unused_parameters=True)
+with joined.no_sync():
+    inside = joined(ut.ones(2, 4), 0)
+inside.sum().backward()  # the forward pass counts
+assert ut.allclose(joined.module.left.weight.grad, ut.tensor(2.0)) and joined.module.right.weight.grad is None
+outside = joined(ut.ones(2, 4) * (rank + 1), 1)
+with joined.no_sync():
+    outside.sum().backward()
+assert ut.allclose(joined.module.right.weight.grad, ut.tensor(size + 1.0)), joined.module.right.weight.grad
+
+# ---- sparse gradients
+
+for hook in (None, default_hooks.allreduce_hook):
+    ut.manual_seed(3)
+    words = [nn.Embedding(20, 3, sparse=sparse) for sparse in (False, True)]
+    words[1].load_state_dict(words[0].state_dict())
+    nets = [nn.Sequential(w, nn.Flatten(), nn.Linear(6, 1)) for w in words]
+    nets[1].load_state_dict(nets[0].state_dict())
+    alone, joined = nets[0], DistributedDataParallel(nets[1])
+    if hook is not None:
+        joined.register_comm_hook(None, hook)
+    numbers = ut.arange(EACH * size * 2).reshape(-1, 2) % 20
+    for _ in range(2):  # the second pass adds to the first
+        alone(numbers).mean().backward()
+        joined(numbers[part]).mean().backward()
+    assert joined.module[0].weight.grad.is_sparse
+    assert ut.allclose(joined.module[0].weight.grad.to_dense(), alone[0].weight.grad, atol=1e-6)
+    assert ut.allclose(joined.module[2].weight.grad, alone[2].weight.grad, atol=1e-6)
+
+# ---- pickled, and mixed precision
+
+alone, joined = network(0), pickle.loads(pickle.dumps(DistributedDataParallel(network(0))))
+loss_of(joined(examples[part]), labels[part]).backward()
+loss_of(alone(examples), labels).backward()
+close(joined.module, alone)
+alone, joined = network(0), DistributedDataParallel(network(0))
+with ut.autocast("cpu", dtype=ut.bfloat16):
+    loss_of(joined(examples[part]), labels[part]).backward()
+    loss_of(alone(examples), labels).backward()
+close(joined.module, alone, 1e-2)
+same_everywhere([p.grad for p in joined.parameters()])
+half = DistributedDataParallel(network(0).to(ut.bfloat16))
+loss_of(half(examples[part].to(ut.bfloat16)).float(), labels[part]).backward()
+assert half.module[0].weight.grad.dtype == ut.bfloat16
+
 # ---- an error in one pass does not spoil the next
 
 joined = DistributedDataParallel(Branches())
@@ -129,6 +189,34 @@ for use_reentrant in (False, True):
     loss_of(joined(x), labels[part]).backward()
     loss_of(alone(examples), labels).backward()
     close(joined.module, alone)
+
+# a layer that two checkpoints use: each runs a pass of its own, and the end of none is the end of all
+for options in ({"static_graph": True}, {"static_graph": True, "bucket_cap_mb": 0.05, "gradient_as_bucket_view": True}):
+    alone, inner = network(0), network(0)
+    joined = DistributedDataParallel(inner, **options)
+
+    def twice(net, x):
+        h = net[1](net[0](x))
+        for _ in range(2):
+            h = checkpoint(net[2], h, use_reentrant=True)
+        return net[4](h)
+
+    inner.forward = functools.partial(twice, inner)
+    for _ in range(3):
+        alone.zero_grad()
+        joined.zero_grad()
+        loss_of(joined(examples[part]), labels[part]).backward()
+        loss_of(twice(alone, examples), labels).backward()
+        close(joined.module, alone)
+joined = DistributedDataParallel(inner)
+try:
+    loss_of(joined(examples[part]), labels[part]).backward()
+except dist.DistError as error:
+    assert "'2.weight' was given its gradient twice" in str(error) or "'2.bias'" in str(error)
+    assert "static_graph=True" in str(error)
+else:
+    raise AssertionError("two passes for one parameter were not noticed")
+dist.barrier()
 
 norm = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(32), nn.Linear(32, 2)))
 for _ in range(2):

@@ -14,8 +14,8 @@ import pytest
 import undertow as ut
 from undertow.autograd.gradcheck import gradcheck, gradgradcheck
 from undertow.graph.saved import SavedTensor
-from undertow.ops.index import positions
-from undertow.ops.index.positions import ALL
+from undertow.ops.index import index_arrays
+from undertow.ops.index.index_arrays import ALL
 
 
 class Index:
@@ -493,7 +493,7 @@ def test_add_at_repeated_positions(rows: int, width: int, dtype: str) -> None:
     start = (rng.standard_normal((7, width)) * 9).astype(dtype)
     wanted = start.copy()
     np.add.at(wanted, index, values)
-    got = positions.add_at(ut.backend.cpu, start.copy(), (index,), values)
+    got = index_arrays.add_at(ut.backend.cpu, start.copy(), (index,), values)
     np.testing.assert_allclose(
         got, wanted, 1e-4 if dtype == "float32" else 1e-12, 1e-4 if dtype == "float32" else 1e-12
     )
@@ -511,7 +511,7 @@ def test_flat_positions_are_where_indexing_reads() -> None:
     numbered = np.arange(80).reshape(SHAPE)
     for items in PLAIN:
         key = tuple(i if isinstance(i, (slice, np.ndarray)) else np.array(i, "int64") for i in items)
-        found = positions.flat_positions(ut.backend.cpu, SHAPE, key)
+        found = index_arrays.flat_positions(ut.backend.cpu, SHAPE, key)
         np.testing.assert_array_equal(np.broadcast_to(found, numbered[key].shape), numbered[key])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import undertow as ut
 from undertow.backend import kernels
-from undertow.ops.network import attention
+from undertow.ops.network import fused_attention
 
 SHAPES = [((5, 3), (7, 3), (7, 2)), ((2, 3, 40, 4), (2, 3, 40, 4), (2, 3, 40, 4)), ((3, 50, 2), (3, 20, 2), (3, 20, 5)),
           ((1, 1, 20, 3), (1, 1, 50, 3), (1, 1, 50, 3))]  # fmt: skip
@@ -39,7 +39,7 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_blocks(shapes: Any, is_causal: bool, block: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "BLOCK", block)
+    monkeypatch.setattr(fused_attention, "BLOCK", block)
     inputs = leaves(shapes, dtype)
     expected = plain_attention(*inputs, is_causal)
     found = ut.nn.functional.scaled_dot_product_attention(*inputs, is_causal=is_causal)
@@ -55,7 +55,7 @@ def test_blocks(shapes: Any, is_causal: bool, block: int, dtype: Any, monkeypatc
 @pytest.mark.parametrize("block", [10, 10**6])
 @pytest.mark.parametrize("wanted", range(3))
 def test_one_gradient_alone(wanted: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "BLOCK", block)
+    monkeypatch.setattr(fused_attention, "BLOCK", block)
     inputs = leaves(SHAPES[2], ut.float64)
     expected = ut.autograd.grad(plain_attention(*inputs, True).sum(), inputs[wanted])[0]
     for k, x in enumerate(inputs):

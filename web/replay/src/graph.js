@@ -1,13 +1,12 @@
-// The picture of the graph: drawn on a canvas, moved and zoomed, with groups that open and close.
+// The graph: moved and zoomed, with groups that open and close, and items to select.
 import { select } from "d3-selection";
 import { zoom, zoomIdentity } from "d3-zoom";
 import { canvasIn, colours, element, fit } from "./dom.js";
-import { Fold, MOST_FOR_DAGRE } from "./fold.js";
+import { Fold } from "./fold.js";
 import { layOut } from "./layout.js";
+import { FONT, Picture } from "./picture.js";
 
-const FONT = "13px system-ui, sans-serif";
-const SMALL = "11px system-ui, sans-serif";
-const TEXT_FROM = 0.3; // below this zoom letters are only noise
+const REST = 120; // milliseconds after which a movement has ended
 
 export class Graph {
   constructor(place, pass, onSelect) {
@@ -17,10 +16,12 @@ export class Graph {
     this.fold = new Fold(pass);
     this.time = pass.duration;
     this.canvas = canvasIn(place, "The graph of the backward pass; open and close groups by Enter, move by the arrow keys");
+    this.picture = new Picture(this.canvas, pass);
     this.buttons(place);
     this.transform = zoomIdentity;
     this.zoom = zoom().scaleExtent([0.005, 4]).on("zoom", (event) => {
       this.transform = event.transform;
+      if (event.sourceEvent) this.move();
       this.paint();
     });
     select(this.canvas).call(this.zoom).on("dblclick.zoom", null);
@@ -36,11 +37,12 @@ export class Graph {
   buttons(place) {
     const button = (text, title, action) => element("button", { text, title, type: "button", onclick: action });
     this.note = element("span", { class: "note" });
-    place.append(element("div", { class: "tools" },
+    this.tools = element("div", { class: "tools" },
       button("fit", "Show everything (f)", () => this.fit()),
       button("open all", "Open all groups (e)", () => this.openAll()),
       button("close all", "Close all groups (c)", () => this.closeAll()),
-      this.note));
+      this.note);
+    place.append(this.tools);
   }
 
   // ---- what is there
@@ -57,9 +59,11 @@ export class Graph {
     }
     layOut(items, boxes, links);
     Object.assign(this, { items, boxes, links });
+    this.scene = { items, boxes, links, itemOf: new Array(this.pass.count) };
+    for (const item of items) if (item.node !== undefined) this.scene.itemOf[item.node] = item;
     this.byHeight = [...items].sort((a, b) => a.y - b.y);
-    this.note.textContent = items.length > MOST_FOR_DAGRE
-      ? `${items.length} items, in plain layers: close groups for a better picture` : `${items.length} items`;
+    const isPlain = boxes.length > 0 && boxes.every((box) => !box.width);
+    this.note.textContent = `${items.length} items${isPlain ? ", in plain layers: close groups for a better picture" : ""}`;
     this.selected = this.selected && this.itemOf(this.selected);
     this.paint();
   }
@@ -182,8 +186,8 @@ export class Graph {
     const { clientWidth, clientHeight } = this.place;
     this.width = clientWidth;
     this.height = clientHeight;
-    this.context = fit(this.canvas, clientWidth, clientHeight).context;
-    this.ratio = this.canvas.width / Math.max(1, clientWidth);
+    fit(this.canvas, clientWidth, clientHeight);
+    this.picture.resize(clientWidth, clientHeight);
     if (this.items) this.paint();
   }
 
@@ -248,147 +252,18 @@ export class Graph {
   }
 
   draw() {
-    const { context, colours: colour, transform } = this;
-    const { k, x, y } = transform;
-    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    context.fillStyle = colour.paper;
-    context.fillRect(0, 0, this.width, this.height);
-    context.setTransform(this.ratio * k, 0, 0, this.ratio * k, this.ratio * x, this.ratio * y);
-    const view = { left: -x / k, right: (this.width - x) / k, top: -y / k, bottom: (this.height - y) / k };
-    for (const box of this.boxes) if (box.width && seen(box, view)) this.drawBox(box);
-    this.drawLinks(view);
-    context.textBaseline = "middle";
-    const small = k <= TEXT_FROM ? { done: [], running: [], ready: [], pending: [] } : null;
-    for (const item of this.byHeight) {
-      if (item.y + item.height < view.top) continue;
-      if (item.y - item.height > view.bottom) break;
-      if (!seen(item, view)) continue;
-      if (small && this.isPlain(item)) small[this.pass.state(item.node, this.time)].push(item);
-      else this.drawItem(item);
-    }
-    if (small) this.drawSmall(small);
+    const look = { transform: this.transform, colours: this.colours, moving: this.moving };
+    this.picture.show(this.scene, look, this.time, this.selected);
   }
 
-  isPlain(item) {
-    return !item.group && item !== this.selected && !this.pass.isBad(item.node);
-  }
-
-  /** Nodes too small for letters and borders: thousands may be seen at once, and each change of colour costs. */
-  drawSmall(items) {
-    const { context, colours: colour } = this;
-    for (const [state, list] of Object.entries(items)) {
-      context.fillStyle = colour[state];
-      for (const { x, y, width, height } of list) context.fillRect(x - width / 2, y - height / 2, width, height);
-    }
-  }
-
-  drawBox(box) {
-    const { context, colours: colour } = this;
-    const left = box.x - box.width / 2;
-    const top = box.y - box.height / 2;
-    context.globalAlpha = 0.35;
-    context.fillStyle = colour.group;
-    context.fillRect(left, top, box.width, box.height);
-    context.globalAlpha = 1;
-    context.strokeStyle = colour.line;
-    context.lineWidth = 1;
-    context.strokeRect(left, top, box.width, box.height);
-    if (this.transform.k > TEXT_FROM) {
-      context.fillStyle = colour.faint;
-      context.font = SMALL;
-      context.textAlign = "left";
-      context.textBaseline = "top";
-      context.fillText(`− ${box.group.key}`, left + 6, top + 5, box.width - 12);
-    }
-  }
-
-  drawLinks(view) {
-    const { context, colours: colour, pass, time } = this;
-    const flowed = [];
-    context.strokeStyle = colour.line;
-    context.lineWidth = Math.max(1, 0.6 / this.transform.k);
-    context.beginPath();
-    for (const link of this.links) {
-      const { points } = link;
-      const last = points[points.length - 1];
-      if (Math.max(points[0].y, last.y) < view.top || Math.min(points[0].y, last.y) > view.bottom) continue;
-      if (Math.max(points[0].x, last.x) < view.left - 200 || Math.min(points[0].x, last.x) > view.right + 200) continue;
-      if (time < pass.duration && pass.end[link.source] <= time && pass.begin[link.target] > time) flowed.push(link);
-      else trace(context, points);
-    }
-    context.stroke();
-    if (flowed.length) { // a gradient waits on this edge
-      context.strokeStyle = colour.ready;
-      context.lineWidth = Math.max(2, 1.2 / this.transform.k);
-      context.beginPath();
-      for (const link of flowed) trace(context, link.points);
-      context.stroke();
-    }
-    if (this.transform.k > 0.55 && this.links.length < 900) this.drawLabels(view);
-  }
-
-  drawLabels(view) {
-    const { context, colours: colour } = this;
-    context.font = SMALL;
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    context.fillStyle = colour.faint;
-    context.strokeStyle = colour.paper;
-    context.lineWidth = 4;
-    for (const link of this.links) {
-      const middle = link.points[link.points.length >> 1];
-      const start = link.points[(link.points.length >> 1) - 1] ?? middle;
-      const place = { x: (middle.x + start.x) / 2, y: (middle.y + start.y) / 2, width: 80, height: 12 };
-      if (seen(place, view)) {
-        const text = link.count > 1 ? `${link.count} edges` : this.pass.text("shape", link.target);
-        context.strokeText(text, place.x, place.y); // keeps the letters free of the line
-        context.fillText(text, place.x, place.y);
-      }
-    }
-  }
-
-  drawItem(item) {
-    const { context, colours: colour, pass, time } = this;
-    const left = item.x - item.width / 2;
-    const top = item.y - item.height / 2;
-    const isLeaf = item.node !== undefined && pass.isLeaf(item.node);
-    context.fillStyle = colour.pending;
-    context.fillRect(left, top, item.width, item.height);
-    if (item.group) this.drawProgress(item, left, top);
-    else {
-      context.fillStyle = colour[pass.state(item.node, time)];
-      context.fillRect(left, top, item.width, item.height);
-    }
-    const isBad = item.group ? item.group.bad : pass.isBad(item.node);
-    context.strokeStyle = isBad ? colour.bad : item === this.selected ? colour.accent : isLeaf ? colour.leaf : colour.line;
-    context.lineWidth = (isBad || item === this.selected ? 3 : isLeaf ? 2 : 1) / Math.min(1, this.transform.k * 2);
-    context.strokeRect(left, top, item.width, item.height);
-    if (item.group) context.strokeRect(left + 3, top - 3, item.width - 6, 0.01);
-    if (this.transform.k > TEXT_FROM) this.drawText(item, isBad);
-  }
-
-  drawProgress(item, left, top) {
-    const { context, colours: colour } = this;
-    const counts = this.pass.counts(this.time, item.group.times);
-    let x = left;
-    for (const state of ["done", "running", "ready"]) {
-      const width = (item.width * counts[state]) / item.group.times.all;
-      context.fillStyle = colour[state];
-      context.fillRect(x, top, width, item.height);
-      x += width;
-    }
-  }
-
-  drawText(item, isBad) {
-    const { context, colours: colour } = this;
-    context.fillStyle = colour.ink;
-    context.textAlign = "center";
-    context.font = FONT;
-    const title = `${item.group ? "+ " : ""}${item.title}${isBad ? " ⚠" : ""}`;
-    context.fillText(title, item.x, item.y - 7, item.width - 8);
-    context.font = SMALL;
-    context.fillStyle = colour.faint;
-    context.fillText(item.under, item.x, item.y + 10, item.width - 8);
+  /** A hand moves the graph: until it rests, a picture need not be exact. */
+  move() {
+    this.moving = true;
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => {
+      this.moving = false;
+      this.paint();
+    }, REST);
   }
 }
 
@@ -397,16 +272,6 @@ const holds = (item, wanted) => item.group && wanted.node !== undefined && item.
 function within(item, key) {
   for (let box = item.box; box; box = box.box) if (box.group.key === key) return true;
   return false;
-}
-
-function seen(each, view) {
-  return each.x + each.width / 2 >= view.left && each.x - each.width / 2 <= view.right &&
-    each.y + each.height / 2 >= view.top && each.y - each.height / 2 <= view.bottom;
-}
-
-function trace(context, points) {
-  context.moveTo(points[0].x, points[0].y);
-  for (let k = 1; k < points.length; k++) context.lineTo(points[k].x, points[k].y);
 }
 
 const countText = (count) => (count === 1 ? "1 node" : `${count} nodes`);

@@ -1,9 +1,10 @@
 // One lane for each thread: when it ran which node.
-import { canvasIn, colours, fit } from "./dom.js";
+import { canvasIn, colours, element, fit } from "./dom.js";
 import { above } from "./pass.js";
 
 const LANE = 22;
 const LEFT = 110;
+const FONT = "11px system-ui, sans-serif";
 
 export class Lanes {
   constructor(place, pass, onSeek, onSelect) {
@@ -26,7 +27,20 @@ export class Lanes {
     this.height = this.lanes.length * LANE + 4;
     this.context = fit(this.canvas, this.width, this.height).context;
     for (const lane of this.lanes) lane.pieces = this.pieces(lane);
+    this.drawLayers();
     this.paint();
+  }
+
+  /** The lanes before anything has run and after everything has: a frame shows the one up to its time, then the other. */
+  drawLayers() {
+    const layer = (state) => {
+      const canvas = element("canvas");
+      const { context } = fit(canvas, this.width, this.height);
+      this.drawLanes(context, (node) => (this.pass.isBad(node) ? "bad" : state));
+      return canvas;
+    };
+    this.after = layer("done");
+    this.before = layer("pending");
   }
 
   /** What of a lane can be seen: pieces narrower than a pixel share one, so that few are drawn in each frame. */
@@ -46,6 +60,7 @@ export class Lanes {
 
   repaint(forPrint) {
     this.colours = colours(forPrint);
+    this.drawLayers();
     this.paint();
   }
 
@@ -80,31 +95,52 @@ export class Lanes {
   }
 
   draw() {
-    const { context, pass, colours: colour } = this;
-    context.fillStyle = colour.paper;
-    context.fillRect(0, 0, this.width, this.height);
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "middle";
+    const { context, pass, colours: colour, time } = this;
+    const { width, height } = this.canvas;
+    const x = this.xOf(time);
+    const cut = Math.round((x * width) / Math.max(1, this.width));
+    context.drawImage(this.before, 0, 0, this.width, this.height);
+    if (cut > 0) context.drawImage(this.after, 0, 0, cut, height, 0, 0, (cut * this.width) / width, this.height);
     this.lanes.forEach((lane, k) => {
       const top = k * LANE + 2;
-      context.fillStyle = colour.faint;
-      context.textAlign = "left";
-      context.fillText(lane.name, 8, top + LANE / 2, LEFT - 14);
-      for (const piece of lane.pieces) this.drawPiece(piece, top);
+      for (const piece of lane.pieces) this.drawBetween(piece, top);
       if (this.marked !== undefined && pass.value("thread", this.marked) === k) this.drawMarked(top);
     });
     context.fillStyle = colour.accent;
-    context.fillRect(this.xOf(this.time) - 1, 0, 2, this.height);
+    context.fillRect(x - 1, 0, 2, this.height);
   }
 
-  drawPiece({ node, left, right }, top) {
-    const { context, pass, colours: colour } = this;
-    context.fillStyle = pass.isBad(node) ? colour.bad : colour[pass.state(node, this.time)];
+  /** What has become ready or is running has the colour of neither layer. */
+  drawBetween(piece, top) {
+    const state = this.pass.state(piece.node, this.time);
+    if ((state === "ready" || state === "running") && !this.pass.isBad(piece.node)) this.drawPiece(this.context, piece, top, state);
+  }
+
+  drawLanes(context, colourOf) {
+    const { colours: colour } = this;
+    context.fillStyle = colour.paper;
+    context.fillRect(0, 0, this.width, this.height);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    this.lanes.forEach((lane, k) => {
+      const top = k * LANE + 2;
+      context.fillStyle = colour.faint;
+      context.fillText(lane.name, 8, top + LANE / 2, LEFT - 14);
+      for (const piece of lane.pieces) this.drawPiece(context, piece, top, colourOf(piece.node));
+    });
+  }
+
+  drawPiece(context, { node, left, right }, top, name) {
+    context.fillStyle = this.colours[name];
     context.fillRect(left, top, right - left, LANE - 4);
-    if (right - left > 40 && context.measureText(pass.title(node)).width < right - left - 8) {
-      context.fillStyle = colour.ink;
-      context.fillText(pass.title(node), left + 4, top + LANE / 2 - 2);
-    }
+    if (right - left <= 40) return;
+    context.font = FONT;
+    context.textBaseline = "middle";
+    const title = this.pass.title(node);
+    if (context.measureText(title).width >= right - left - 8) return;
+    context.fillStyle = this.colours.ink;
+    context.fillText(title, left + 4, top + LANE / 2 - 2);
   }
 
   drawMarked(top) {

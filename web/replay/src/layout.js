@@ -4,9 +4,12 @@ import { MOST_FOR_DAGRE } from "./fold.js";
 
 const GAP = 14;
 const BETWEEN = 34;
+const TITLE = 60; // that the name of a box may need
+
+const MOST_STEPS = 1500; // of links through layers: dagre gives each a node of its own, and takes seconds for thousands
 
 export function layOut(items, boxes, links) {
-  if (items.length > MOST_FOR_DAGRE) return byLayers(items, links);
+  if (items.length > MOST_FOR_DAGRE || steps(items, links) > MOST_STEPS) return byLayers(items, links);
   try {
     return byDagre(items, boxes, links, boxes.length > 0);
   } catch {
@@ -25,14 +28,32 @@ function byDagre(items, boxes, links, nested) {
   dagre.layout(graph);
   for (const item of items) Object.assign(item, pick(graph.node(item.id)));
   for (const box of boxes) Object.assign(box, nested ? whole(graph.node(box.id)) : { width: 0 });
+  if (nested) tighten(boxes, items);
   for (const link of links) link.points = graph.edge(link.from.id, link.to.id).points;
 }
 
 const pick = ({ x, y }) => ({ x, y });
 const whole = ({ x, y, width, height }) => ({ x, y, width, height });
 
-// Longest paths give the layers; within a layer items stand near the middle of those above them.
-function byLayers(items, links) {
+/** dagre leaves much room in a box beside what is in it; boxes come after those around them. */
+function tighten(boxes, items) {
+  const inside = new Map(boxes.map((box) => [box, []]));
+  for (const each of [...items, ...boxes]) inside.get(each.box)?.push(each);
+  for (const box of [...boxes].reverse()) {
+    const edges = inside.get(box).flatMap(({ x, width }) => [x - width / 2, x + width / 2]);
+    const left = Math.max(box.x - box.width / 2, Math.min(...edges) - GAP);
+    const right = Math.min(box.x + box.width / 2, Math.max(...edges, left + TITLE) + GAP);
+    Object.assign(box, { x: (left + right) / 2, width: right - left });
+  }
+}
+
+function steps(items, links) {
+  const layerOf = layersOf(items, links);
+  return links.reduce((sum, { from, to }) => sum + Math.abs((layerOf.get(to) ?? 0) - (layerOf.get(from) ?? 0)), 0);
+}
+
+/** The number of links on the longest path to each item; nothing for those that a circle of groups keeps back. */
+function layersOf(items, links) {
   const out = new Map(items.map((item) => [item, []]));
   const waiting = new Map(items.map((item) => [item, 0]));
   for (const link of links) {
@@ -49,8 +70,14 @@ function byLayers(items, links) {
       if (!waiting.get(below)) ready.push(below);
     }
   }
+  return layerOf;
+}
+
+/** Within a layer items stand near the middle of those above them; what a circle keeps back is on top. */
+function byLayers(items, links) {
+  const layerOf = layersOf(items, links);
   const layers = [];
-  for (const item of items) (layers[layerOf.get(item) ?? 0] ??= []).push(item); // what a circle of groups keeps back is on top
+  for (const item of items) (layers[layerOf.get(item) ?? 0] ??= []).push(item);
   const above = new Map(items.map((item) => [item, []]));
   for (const link of links) above.get(link.to).push(link.from);
   layers.forEach((layer, k) => placeLayer(layer, above, k));

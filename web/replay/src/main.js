@@ -36,7 +36,7 @@ class Page {
     this.search.oninput = () => this.graph.find(this.search.value);
     this.controls = element("div", { class: "controls" });
     this.status = element("output", { class: "status", live: "polite" });
-    this.header = element("header", {}, this.title, this.passes, this.controls, this.status, this.search);
+    this.header = element("header", {}, this.title, this.passes, this.controls, this.status);
     this.graphPlace = element("div", { class: "graph" });
     this.detailsPlace = element("aside", { class: "details", label: "What is selected" });
     this.lanesPlace = element("div", { class: "lanes" });
@@ -57,6 +57,7 @@ class Page {
     const pass = (this.pass = new Pass(this.recording.passes[number]));
     this.details = new Details(this.detailsPlace, pass, (id) => this.select(id));
     this.graph = new Graph(this.graphPlace, pass, (item) => this.selected(item));
+    this.graph.tools.append(this.search);
     this.lanes = new Lanes(this.lanesPlace, pass, (time) => this.replay.seek(time), (id) => this.select(id));
     this.memory = new Memory(this.memoryPlace, pass, (time) => this.replay.seek(time));
     this.replay = new Replay(this.controls, pass, (time) => this.at(time));
@@ -68,6 +69,14 @@ class Page {
     this.graph.at(time);
     this.lanes.at(time);
     this.memory.at(time);
+    this.say(time);
+  }
+
+  /** In words; while it plays no more often than one can read. */
+  say(time) {
+    const now = performance.now();
+    if (this.replay.playing && now - this.said < 100 && time < this.pass.duration) return;
+    this.said = now;
     const counts = this.pass.counts(time);
     this.status.textContent =
       `${this.pass.timeText(time)}: ${counts.done} done, ${counts.running} running, ${counts.ready} ready, ` +

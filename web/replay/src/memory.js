@@ -1,6 +1,6 @@
 // The curve of memory: saved tensors, which the pass gives back, and gradients.
 import uPlot from "uplot";
-import { colours } from "./dom.js";
+import { colours, element } from "./dom.js";
 
 const HEIGHT = 110;
 const MOST = 4000; // points that are drawn
@@ -11,6 +11,8 @@ export class Memory {
     this.pass = pass;
     this.onSeek = onSeek;
     this.data = curve(pass);
+    this.time = pass.duration;
+    this.line = element("div", { class: "time" });
     this.make();
   }
 
@@ -21,7 +23,7 @@ export class Memory {
     this.plot = new uPlot({
       width: Math.max(120, this.place.clientWidth),
       height: HEIGHT,
-      scales: { x: { time: false }, y: { range: (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },
+      scales: { x: { time: false, range: () => [0, this.pass.duration || 1] }, y: { range: (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },
       padding: [8, 10, 0, 0], // so that times are where the lanes have them
       legend: { show: false },
       cursor: { drag: { x: false, y: false } },
@@ -30,21 +32,16 @@ export class Memory {
         { ...axis, size: 110, values: (_, ticks) => ticks.map(sizeText) },
       ],
       series: [{}, { label: "memory", stroke: colour.accent, fill: colour.group, width: 1.5, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
-      hooks: { draw: [(plot) => this.drawTime(plot)] },
+      hooks: { draw: [() => this.at(this.time)] }, // before it is drawn, no time has a place
     }, this.data, this.place);
     this.plot.over.addEventListener("click", () => this.onSeek(this.plot.posToVal(this.plot.cursor.left, "x")));
-    this.accent = colour.accent;
+    this.plot.over.append(this.line);
   }
 
-  drawTime(plot) {
-    const x = plot.valToPos(this.time ?? this.pass.duration, "x", true);
-    plot.ctx.fillStyle = this.accent;
-    plot.ctx.fillRect(x - 1, plot.bbox.top, 2, plot.bbox.height);
-  }
-
+  /** An element is moved, so that the curve need not be drawn again. */
   at(time) {
     this.time = time;
-    this.plot.redraw(false);
+    this.line.style.transform = `translateX(${this.plot.valToPos(time, "x")}px)`;
   }
 
   resize() {

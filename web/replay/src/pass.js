@@ -113,6 +113,13 @@ export class Pass {
     return this.ready[node] <= time && this.begin[node] < NEVER ? "ready" : "pending";
   }
 
+  /** The nodes whose state is another one at `after` than at `before`, in the order in which it changed. */
+  changed(before, after) {
+    this.changes ??= sortedChanges(this);
+    const { times, nodes } = this.changes;
+    return nodes.subarray(above(times, Math.min(before, after)), above(times, Math.max(before, after)));
+  }
+
   counts(time, times = this.times) {
     const done = above(times.end, time);
     const running = above(times.begin, time) - done;
@@ -135,4 +142,11 @@ function sortedTimes(pass, members) {
     ready: Float64Array.from(ran, (node) => pass.ready[node]).sort(),
     all: members.length,
   };
+}
+
+function sortedChanges(pass) {
+  const all = [];
+  for (const node of pass.order) for (const time of [pass.ready[node], pass.begin[node], pass.end[node]]) all.push([time, node]);
+  all.sort((a, b) => a[0] - b[0]);
+  return { times: Float64Array.from(all, ([time]) => time), nodes: Int32Array.from(all, ([, node]) => node) };
 }

@@ -24,8 +24,12 @@ export class Replay {
   seek(time) {
     this.time = Math.min(Math.max(time, 0), this.pass.duration);
     this.slider.value = this.pass.duration ? Math.round((this.time / this.pass.duration) * 1e6) : 0;
-    this.slider.setAttribute("aria-valuetext", this.pass.timeText(this.time));
+    if (!this.playing) this.say();
     this.onTime(this.time);
+  }
+
+  say() {
+    this.slider.setAttribute("aria-valuetext", this.pass.timeText(this.time));
   }
 
   toggle() {
@@ -52,6 +56,7 @@ export class Replay {
 
   stop() {
     this.playing = false;
+    this.say();
     this.button.textContent = "▶";
     this.button.setAttribute("aria-label", "Play");
   }

@@ -180,6 +180,11 @@ def checkpoint_sequential(
     """Run a sequence of functions in `segments` parts, all but the last of them checkpointed.
 
     Keyword arguments are options of `checkpoint`.
+
+    >>> import undertow as ut
+    >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.ReLU(), ut.nn.Linear(3, 1))
+    >>> ut.utils.checkpoint.checkpoint_sequential(model, 2, ut.ones(1, 2), use_reentrant=False).shape
+    undertow.Size([1, 1])
     """
     unknown = [name for name in kwargs if name not in OPTIONS]
     if unknown:

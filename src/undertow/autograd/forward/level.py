@@ -186,7 +186,7 @@ class DualLevel:
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Transforms) -> Any:
         """Run forward without any dual level, then jvp once for each of them, outermost first."""
         below = Transforms((), stack.vmaps) if stack.vmaps else None
-        call = under(below, cls._call, args, kwargs)
+        call = under(below, cls._noted_call, args, kwargs)
         for place, level in enumerate(stack.duals):
             outer = Transforms(stack.duals[:place], stack.vmaps) if place or stack.vmaps else None
             if level.concerns(call.args):

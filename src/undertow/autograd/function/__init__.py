@@ -128,7 +128,7 @@ class Function(metaclass=_FunctionMeta):
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.apply_function(cls, args, kwargs)
-        return cls._run(args, kwargs, None)
+        return cls._forward_and_record(args, kwargs, None)
 
     @classmethod
     def _backward_rule(cls) -> Callable[..., Any]:
@@ -143,13 +143,14 @@ class Function(metaclass=_FunctionMeta):
         return cls.vjp if own_vjp else cls.backward
 
     @classmethod
-    def _call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _noted_call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """What `apply` does, for an interceptor that needs to know what happened."""
         call = Call()
-        call.result = cls._run(args, kwargs, call)
+        call.result = cls._forward_and_record(args, kwargs, call)
         return call
 
     @classmethod
-    def _run(cls, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+    def _forward_and_record(cls, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """The result of forward, in the graph; `call` is told what happened."""
         separate_setup = cls.setup_context is not Function.setup_context
         if separate_setup:
@@ -206,10 +207,6 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             "positional"
         )
     return bound.args
-
-
-#: PyTorch's name for the base of the nodes of custom Functions
-BackwardCFunction = FunctionNode
 
 
 #: the class of `ctx`, under PyTorch's names for it, which annotations use

@@ -120,7 +120,7 @@ class InputTracking(Above):
             result = under(self.below, self.below.apply_function, cls, args, kwargs)
             self.note_all(result, reach)
             return result
-        call = under(self.below, cls._call, args, kwargs)
+        call = under(self.below, cls._noted_call, args, kwargs)
         self.note_all([out for nr, out in enumerate(call.outputs) if call.is_differentiable(nr)], reach)
         return call.result
 

@@ -18,7 +18,7 @@ from undertow.tensor import Tensor
 class FunctionNode(Node):
     """The node of a custom Function, and its `ctx`."""
 
-    # Its attributes are the user's, apart from those with an underscore and `Node`'s own: see check_names.
+    # Its attributes are the user's, but those with an underscore and `Node`'s own: see check_names in outputs.py.
     __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes", "_to_save", "_variable_positions",
                  "_wanted", "needs_input_grad")  # fmt: skip
 
@@ -34,7 +34,7 @@ class FunctionNode(Node):
     _variable_positions: list[bool]
     _wanted: tuple[Any, ...] | None  # in a pass: `next_edges`, None where nobody wants the gradient
 
-    # what few calls set, and OWN names
+    # what few calls set, and OWN in intermediates.py names
     materialize_grads = True
     _materialize_non_diff_grads = True
     _is_pure_view = False

@@ -61,6 +61,10 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
     The first pass is linear in the gradient it starts from; the second transposes it. `undertow.func.jvp` computes
     the same in one forward pass, if all operations have a forward derivative.
+
+    >>> import undertow as ut
+    >>> ut.autograd.functional.jvp(lambda x: x**2, ut.tensor([1.0, 2.0]), ut.ones(2))[1]
+    tensor([2., 4.])
     """
     with recording():
         several, given = as_tensors(inputs, "inputs", "jvp")
@@ -84,7 +88,12 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """The output of `func(*inputs)`, a single element, and the product of `v` with its Hessian."""
+    """The output of `func(*inputs)`, a single element, and the product of `v` with its Hessian.
+
+    >>> import undertow as ut
+    >>> ut.autograd.functional.vhp(lambda x: (x**3).sum(), ut.tensor([1.0, 2.0]), ut.ones(2))[1]
+    tensor([ 6., 12.])
+    """
     return _vhp(func, inputs, v, create_graph, strict, "vhp")
 
 
@@ -103,6 +112,10 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
     The Hessian is symmetric, so this is what `vhp` computes. Only `strict` takes the long way, a third reverse pass, to
     tell what depends on what.
+
+    >>> import undertow as ut
+    >>> ut.autograd.functional.hvp(lambda x: (x**3).sum(), ut.tensor([1.0, 2.0]), ut.ones(2))[1]
+    tensor([ 6., 12.])
     """
     if not strict:
         return _vhp(func, inputs, v, create_graph, strict, "hvp")

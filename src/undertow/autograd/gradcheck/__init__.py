@@ -112,6 +112,11 @@ def gradgradcheck(
     check_fwd_over_rev            check forward mode over a backward pass too
     check_rev_over_rev            False: leave out backward over backward
     The other arguments are those of `gradcheck`.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, dtype=ut.float64, requires_grad=True)
+    >>> ut.autograd.gradgradcheck(lambda x: x**3, (x,))
+    True
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")

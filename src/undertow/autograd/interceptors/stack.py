@@ -233,4 +233,4 @@ NOTHING = SimpleNamespace(random=None)
 
 
 def run_function(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return cls._call(args, kwargs).result
+    return cls._forward_and_record(args, kwargs, None)

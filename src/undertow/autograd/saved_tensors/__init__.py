@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from undertow.graph.saved import SavedHooks, SavedTensor
+from undertow.graph.operation_node import SavedHooks
+from undertow.graph.saved import SavedTensor
 from undertow.modes import State, current, state_variable
 from undertow.scopes import Scope
 from undertow.tensor import Tensor

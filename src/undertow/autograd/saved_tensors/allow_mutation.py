@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from undertow.graph.saved import SavedHooks
+from undertow.graph.operation_node import SavedHooks
 from undertow.modes import State, state_variable
 from undertow.scopes import Scope
 from undertow.tensor import Tensor, counter_of, version_of

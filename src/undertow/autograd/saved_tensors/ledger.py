@@ -24,7 +24,8 @@ from undertow.backend.interface import Array
 from undertow.graph.accumulate import AccumulateGrad, gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node, site_of
-from undertow.graph.saved import DeclaredNode, Freed, SavedTensor
+from undertow.graph.operation_node import DeclaredNode
+from undertow.graph.saved import Freed, SavedTensor
 from undertow.tensor import Tensor
 
 # ---- what one node saves

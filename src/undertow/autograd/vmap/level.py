@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class VmapLevel:
-    """number: how many vmaps it is nested in; size: how many examples; randomness: 'error', 'different' or 'same'."""
+    """number: from 1, the outermost first; size: how many examples; randomness: 'error', 'different' or 'same'."""
 
     __slots__ = ("number", "randomness", "size")
 

@@ -1,6 +1,8 @@
-"""GPUs: `cuda:0`, through the extension undertow._cuda (csrc/cuda/), without CUDA's headers and without CuPy.
+"""GPUs: `cuda:0`, `cuda:1`, through the extension undertow._cuda (csrc/cuda/), with neither headers of CUDA nor CuPy.
 
-device       the extension, and whether there is a GPU     libraries    where NVRTC and cuBLAS are
+device       the extension, and the GPUs there are         libraries    where NVRTC and cuBLAS are
+streams      streams and events                            exchange     memory shared with other libraries
+pinned       memory of the host for copies
 kernel_text  what every kernel begins with                 compile      from text to kernels, kept on disk
 formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
 reductions   sums and their like                           indexing     places that arrays of integers name
@@ -14,6 +16,7 @@ host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -26,21 +29,30 @@ import numpy as np
 from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
+    activations,
+    convolution,
     device,
     elementwise,
     functions,
     fused,
+    half_precision,
     indexing,
     libraries,
+    norms,
+    ordering,
+    pinned,
+    pooling,
     reductions,
     rows,
+    scans,
+    streams,
     tail,
     views,
 )
 from undertow.backend.cuda.arrays import Flags, array_class
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.cuda.formulas import FORMULAS
-from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.backend.interface import Array, ArrayNamespace, Device, DType, non_blocking
 from undertow.compiled import core
 
 
@@ -50,8 +62,10 @@ class OutOfMemoryError(RuntimeError):
 
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
-    "adam_update": fused.adam_update, "cross_entropy": rows.cross_entropy, "softmax_rows_of": rows.softmax_rows,
-    "softmax_minus_target": rows.softmax_minus_target, "target_coefficients": rows.target_coefficients,
+    "adam_update": fused.adam_update, "running_sums": scans.running_sums,
+    "linear": functions.linear, "note_outside": indexing.note_outside,
+    **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
+    **convolution.KERNELS,
 }  # fmt: skip
 
 
@@ -63,60 +77,44 @@ RULES = {
 }
 
 
-class CudaStream:
-    """The stream that all work goes to: one after the other, in the order in which it was asked for."""
-
-    #: there is no other that it would have to wait for
-    is_only_stream = True
-    #: what nodes that have run on it share; graph/node.py keeps it here
-    extra_of_nodes: Any = None
-
-    def __init__(self, namespace: Any) -> None:
-        self.namespace, self.device = namespace, namespace.device
-
-    def wait_stream(self, other: Any) -> None:
-        """There is one stream, whose work is in order; and so below."""
-
-    def wait_event(self, event: Any) -> None:
-        pass
-
-    def record_event(self, event: Any = None) -> Any:
-        return event
-
-    def synchronize(self) -> None:
-        device.extension().synchronize()
-
-    def query(self) -> bool:
-        self.synchronize()
-        return True
-
-    def __repr__(self) -> str:
-        return f"default stream of {self.device}"
-
-
 class CudaNamespace(ArrayNamespace):
     """The array functions of a GPU."""
 
     checks_indices = True
+    half_forwards = half_precision.FORWARDS
+    half_rules = half_precision.RULES
     own_kernels = OWN_KERNELS
 
     def __init__(self, which: Device) -> None:
-        device.properties()
+        device.check(which.index or 0)
         super().__init__(which, cpu.module)
-        self.ndarray = array_class()
+        self.index = which.index or 0
+        self.ndarray = array_class(self.index)
         self.ndarray.namespace = self
-        self.default_stream = CudaStream(self)
+        self.default_stream = streams.default_stream_of(self)
         self._casts: dict[Any, Any] = {}
         self._make_kernels()
         self._replace_functions()
         self._join_rules()
-        extension = device.extension()
+        device.extension().set_class(self.index, self.ndarray)
+        if self.index == 0:
+            self._set_up()
+
+    def _set_up(self) -> None:
+        """Give C what it calls: the same for all devices, because kernels run on each of them."""
         operators = {**self.kernels, "copy": self.copy_kernel, "matmul": functions.matmul}
-        extension.setup(
-            self.ndarray, Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError
-        )
+        extension = device.extension()
+        extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
+        extension.start_lanes(streams.chosen_variable, streams.numbers_of)
         if core is not None:
             core.bind(device_xp=self, device_array=self.ndarray)
+
+    def here(self) -> Any:
+        """The extension, which makes new arrays on this device."""
+        extension = device.extension()
+        if device.count() > 1:
+            extension.enter(self.index)
+        return extension
 
     def _make_kernels(self) -> None:
         self.kernels = elementwise.ufunc_kernels(on_host)
@@ -142,8 +140,8 @@ class CudaNamespace(ArrayNamespace):
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
         self.__dict__.update(self.kernels)
         for name in ("eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
-            setattr(self, name, made_on_host(getattr(np, name)))
-        self.arange = arange
+            setattr(self, name, made_on_host(self, getattr(np, name)))
+        self.arange = functools.partial(arange, self)
         own = (self.empty_, self.zeros_, self.ones_, self.full_, self.array_, self.asarray_, self.matmul_)
         self.__dict__.update({function.__name__.rstrip("_"): function for function in own})
         self.asanyarray = self.asarray_
@@ -187,8 +185,8 @@ class CudaNamespace(ArrayNamespace):
         formula = Formula(len(operands), elementwise.all_alike, lambda dtypes: code)
         return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
 
-    def current_stream(self) -> CudaStream:
-        return self.default_stream
+    def current_stream(self) -> streams.Stream:
+        return streams.current_stream_of(self)
 
     # ---- making arrays; NumPy's functions of these names are in the instance, and these replace them
 
@@ -197,8 +195,8 @@ class CudaNamespace(ArrayNamespace):
         learn(dtype)
         shape = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
         if order == "F":
-            return device.extension().empty(shape[::-1], dtype).T
-        return device.extension().empty(shape, dtype)
+            return self.here().empty(shape[::-1], dtype).T
+        return self.here().empty(shape, dtype)
 
     def zeros_(self, shape: Any, dtype: DType = float, order: str = "C", **options: Any) -> Array:
         return device.extension().zero(self.empty_(shape, dtype, order))
@@ -217,7 +215,7 @@ class CudaNamespace(ArrayNamespace):
             if not tail.is_device_array(value):
                 host = np.asarray(value, dtype, order)
                 learn(host.dtype)
-                return device.extension().from_host(host)
+                return self.here().from_host(host)
         if dtype is not None and value.dtype != np.dtype(dtype):
             value = value.astype(dtype)
         elif copy:
@@ -249,9 +247,27 @@ class CudaNamespace(ArrayNamespace):
 
     def take_over(self, array: Array) -> Array:
         """A copy of an array of any device, in this one's memory."""
-        if tail.is_device_array(array):
-            return functions.copied(array)
-        return self.asarray_(array.to_host() if hasattr(array, "to_host") else array)
+        if not tail.is_device_array(array):
+            later = self._later(array) if non_blocking.get() else None
+            return self.asarray_(array.to_host() if hasattr(array, "to_host") else array) if later is None else later
+        return functions.copied(array) if array.namespace is self else self._from_peer(array)
+
+    def _later(self, array: Any) -> Array | None:
+        """A copy of an array in pinned memory, there when the current stream is done; None: it is not pinned."""
+        if not pinned.is_pinned(array) or not array.flags.c_contiguous:
+            return None
+        made = self.empty_(array.shape, array.dtype)
+        return made if device.extension().copy_later(made, array, True) else None
+
+    def _from_peer(self, array: Array) -> Array:
+        """A copy of an array of another GPU: its stream copies, and the one here waits for it."""
+        source, here = array.namespace.current_stream(), self.current_stream()
+        source.wait_stream(here)
+        rows = in_order(array, "C")
+        made = self.empty_(rows.shape, rows.dtype)
+        device.extension().copy_to_peer(made, rows)
+        here.wait_stream(source)
+        return made
 
 
 def has_arrays(value: Any) -> bool:
@@ -312,25 +328,26 @@ def refuse(name: str) -> Callable[..., Any]:
     return call
 
 
-def made_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+def made_on_host(space: CudaNamespace, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that makes an array from numbers: computed on the host, and copied."""
 
     def make(*args: Any, **options: Any) -> Any:
         args = tuple([a.item() if tail.is_device_array(a) else a for a in args])
         made = function(*args, **options)
+        space.here()
         return tail.sent(made, {})
 
     return make
 
 
-def arange(*args: Any, dtype: DType = None, **options: Any) -> Array:
+def arange(space: CudaNamespace, *args: Any, dtype: DType = None, **options: Any) -> Array:
     """Whole numbers are counted on the device; others are computed as NumPy does."""
     kind = "i" if dtype is None else np.dtype(dtype).kind
     if options or len(args) > 3 or kind not in "iu" or not all([type(a) is int for a in args]):
         named = options if dtype is None else {"dtype": dtype, **options}
-        return made_on_host(np.arange)(*args, **named)
+        return made_on_host(space, np.arange)(*args, **named)
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    out = device.extension().empty((len(range(start, stop, step)),), np.dtype(np.int64))
+    out = space.here().empty((len(range(start, stop, step)),), np.dtype(np.int64))
     fused.count(out, start, step)
     return out if dtype is None else out.astype(dtype, copy=False)
 
@@ -352,34 +369,53 @@ def conj(x: Any) -> Any:
     return namespace().conjugate(x) if dtype.kind == "c" else x
 
 
-# ---- the one device there is
+# ---- the devices there are
 
-_lock = threading.Lock()  # guards the making of the namespace
-_namespace: CudaNamespace | None = None
+_lock = threading.RLock()  # guards the making of namespaces
+_namespaces: dict[int, CudaNamespace] = {}
 
 
 def namespace(which: Device | None = None) -> CudaNamespace:
-    """The array functions of the GPU: "cuda" or "cuda:0"."""
-    global _namespace
-    if which is not None and which.index not in (None, 0):
-        raise RuntimeError(f"invalid device ordinal: '{which}'; undertow uses the first GPU, cuda:0, alone")
-    if _namespace is None:
-        why = device.reason()
-        if why is not None:
-            raise RuntimeError(f"device 'cuda' is not available: {why}")
-        with _lock:
-            if _namespace is None:
-                made = CudaNamespace(Device("cuda", 0))
-                if not device.is_emulated():
-                    device.extension().start_blas(libraries.find("cublas"))
-                if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
-                    set_launch_mode("blocking")
-                _namespace = made
-    return _namespace
+    """The array functions of a GPU: "cuda:1", or "cuda", which is the current one."""
+    index = device.current() if which is None or which.index is None else which.index
+    found = _namespaces.get(index)
+    if found is not None:
+        return found
+    why = device.reason()
+    if why is not None:
+        raise RuntimeError(f"device 'cuda' is not available: {why}")
+    device.check(index)
+    with _lock:
+        if not _namespaces:
+            _start()
+        if index not in _namespaces:
+            _namespaces[index] = CudaNamespace(Device("cuda", index))
+    return _namespaces[index]
+
+
+def _start() -> None:
+    """The first device, which all others share kernels with."""
+    made = CudaNamespace(Device("cuda", 0))
+    if not device.is_emulated():
+        device.extension().start_blas(libraries.find("cublas"))
+        with contextlib.suppress(RuntimeError):  # cuBLAS alone has all but half precision
+            device.extension().start_light(libraries.find("cublasLt"))
+    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+        set_launch_mode("blocking")
+    _namespaces[0] = made
+
+
+def namespace_of_index(index: int) -> CudaNamespace:
+    return namespace(Device("cuda", index))
+
+
+def namespaces_in_use() -> list[int]:
+    """The numbers of the GPUs that have been used."""
+    return sorted(_namespaces)
 
 
 def flush() -> None:
-    """Send what was asked of the device."""
+    """Send what was asked of all devices."""
     device.extension().flush()
 
 

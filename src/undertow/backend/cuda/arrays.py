@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cuda import device, functions, tail, views
+from undertow.backend.cuda import device, exchange, functions, pinned, scans, tail, views
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.cuda.reductions import result_dtype, supported
-from undertow.backend.interface import Array, DType, HostValues
+from undertow.backend.interface import Array, Device, DType, HostValues
 
 
 class Flags:
@@ -63,9 +63,17 @@ class Methods(HostValues):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """How other libraries for GPUs find the memory."""
-        stream = device.extension().stream() or 1
+        stream = self.namespace.here().stream() or 1
         return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, not self.is_writeable),
                 "version": 3, "strides": self.strides, "stream": stream}  # fmt: skip
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        return exchange.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return exchange.CUDA, self.namespace.index
 
     # ---- functions of NumPy
 
@@ -74,6 +82,10 @@ class Methods(HostValues):
             return call_ufunc(self.namespace, ufunc, inputs, options)
         if method == "reduce" and ufunc.__name__ in functions.REDUCTIONS:
             return reduced(ufunc, *inputs, **options)
+        if method == "accumulate":
+            found = scans.accumulate(ufunc, *inputs, **options)
+            if found is not NotImplemented:
+                return found
         written = [inputs[0]] if method == "at" else arrays_in(options.get("out"))
         if method == "at":
             done = functions.at(ufunc, *inputs)
@@ -104,7 +116,10 @@ class Methods(HostValues):
         return functions.copied(self, order)
 
     def fill(self, value: Any) -> None:
-        self[...] = value
+        if functions.is_number_of(value, self.dtype):
+            self.namespace.fill_kernel(self, value, self)  # a number travels with the kernel: nobody waits
+        else:
+            self[...] = value
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         if order == "F":
@@ -133,6 +148,10 @@ class Methods(HostValues):
         if write is not None:
             self.flags.writeable = write
 
+    def to_host_later(self) -> Any:
+        """A copy in pinned memory, which is there when the current stream is done."""
+        return pinned.fetch_later(self)
+
     # ---- to the host, which waits for it
 
     def __iter__(self) -> Any:
@@ -140,7 +159,7 @@ class Methods(HostValues):
         return iter([array[i] for i in range(len(array))])
 
     def __reduce__(self) -> Any:
-        return restore, (self.to_host(),)
+        return restore, (self.to_host(), self.namespace.index)
 
     def __copy__(self) -> Any:
         return self.copy("K")
@@ -152,17 +171,17 @@ class Methods(HostValues):
         return f"<array of {self.dtype} {list(self.shape)} on {self.namespace.device}>"
 
 
-def restore(data: Any) -> Any:
+def restore(data: Any, index: int = 0) -> Any:
     from undertow.backend.cuda import namespace  # a pickle may be the first that asks for a GPU
 
-    return namespace().asarray(data)
+    return namespace(Device("cuda", index)).asarray(data)
 
 
 @functools.cache
-def array_class() -> Any:
-    """The class of arrays: the C type with these methods."""
-    extension = device.extension()
-    return type("CudaArray", (extension.Array, Methods), {"__slots__": (), "__hash__": None, "__module__": __name__})
+def array_class(index: int) -> Any:
+    """The class of the arrays of a device: the C type with these methods."""
+    extension, name = device.extension(), "CudaArray" if index == 0 else f"CudaArray{index}"
+    return type(name, (extension.Array, Methods), {"__slots__": (), "__hash__": None, "__module__": __name__})
 
 
 # ---- where functions of NumPy go

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import device
 from undertow.backend.cuda.compile import Entry, compile_kernels
@@ -153,15 +154,31 @@ KERNEL(vector, Alike) {{ BEGIN {self.numbers()}{first}{places}
 
 
 def resolved(ufunc: Any, kinds: tuple[Any, ...]) -> DTypes:
-    """NumPy's dtypes of operands and result; NotImplementedError where operands would be computed in different ones."""
+    """NumPy's dtypes of operands and result; NotImplementedError where operands would be computed in different ones.
+
+    Half precision is promoted as float32 is, and the result is rounded where nothing else was there.
+    """
+    given, narrow = kinds, {k for k in kinds if isinstance(k, np.dtype) and dtypes.is_narrow(k)}
+    if narrow:
+        kinds = tuple([dtypes.float32 if k in narrow else k for k in kinds])
     found: DTypes = ufunc.resolve_dtypes((*kinds, None))
     if len({d for d in found[:-1]}) > 1 or any([d.kind not in "buifc" for d in found]):
         raise NotImplementedError(f"{ufunc.__name__} of these dtypes on cuda")
-    return found
+    return narrowed(given, found)
+
+
+def narrowed(kinds: tuple[Any, ...], found: DTypes) -> DTypes:
+    """The dtypes of operands of half precision, from those that they have in float32."""
+    floating = {k for k in kinds if isinstance(k, np.dtype) and dtypes.is_floating(k)}
+    if len(floating) != 1 or not dtypes.is_narrow(*floating):
+        return found
+    (half,) = floating
+    return tuple([half if d == dtypes.float32 else d for d in found])
 
 
 def code_for(name: str, dtypes: DTypes) -> str:
-    code = FORMULAS[name].get(dtypes[0].kind)
+    kind = "f" if dtypes[0].kind == "V" else dtypes[0].kind
+    code = FORMULAS[name].get(kind)
     if code is None:
         raise NotImplementedError(f"{name} of {dtypes[0]} on cuda")
     return code
@@ -184,10 +201,10 @@ GIVE_BOOLS = frozenset(
 
 def all_alike(kinds: tuple[Any, ...]) -> DTypes:
     """One dtype of real numbers for all operands, beside which Python's numbers have nothing to say."""
-    dtypes = {k for k in kinds if isinstance(k, np.dtype)}
-    if len(dtypes) != 1 or complex in kinds or not dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}:
+    found = {k for k in kinds if isinstance(k, np.dtype)}
+    if len(found) != 1 or complex in kinds or not all([dtypes.is_floating(d) for d in found]):
         raise NotImplementedError("operands of several dtypes, or of other ones, in one kernel")
-    (dtype,) = dtypes
+    (dtype,) = found
     return (dtype,) * (len(kinds) + 1)
 
 

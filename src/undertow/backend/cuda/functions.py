@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, indexing, tail
+from undertow.backend.cuda import device, indexing, ordering, scans, tail
 from undertow.backend.cuda.indexing import at as at
 from undertow.backend.cuda.reductions import OPERATIONS, axes_of, mean_of, reduce, result_dtype, supported
 from undertow.backend.interface import Array, DType
@@ -102,6 +102,17 @@ def full_like(
 
 def ones_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = True, shape: Any = None) -> Array:
     return filled(empty_like(x, dtype, order, subok, shape), 1)
+
+
+def is_number_of(value: Any, dtype: DType) -> bool:
+    """Whether a value is a number of Python's that the dtype holds as it is, or rounded."""
+    if type(value) is bool:
+        return True
+    return type(value) in (int, float) if dtype.kind in "fc" else type(value) is int and fits(value, dtype)
+
+
+def fits(value: int, dtype: DType) -> bool:
+    return dtype.kind in "iu" and bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
 
 
 def filled(array: Array, value: Any) -> Array:
@@ -281,6 +292,11 @@ def matmul(a: Any, b: Any) -> Any:
     return product if product.shape == shape else product.reshape(shape)
 
 
+def linear(x: Array, weight: Array, bias: Array) -> Any:
+    """x @ weight.T + bias in one step; None where that is impossible."""
+    return device.extension().linear(x, weight, bias)
+
+
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     if out is not None:
         return NotImplemented
@@ -354,6 +370,15 @@ def repeat(a: Array, repeats: Any, axis: int | None = None) -> Any:
     return take(a, np.repeat(np.arange(a.shape[axis]), repeats), axis)
 
 
+def tile(a: Array, reps: Any) -> Any:
+    times = [int(n) for n in (reps if isinstance(reps, (tuple, list)) else (reps,))]
+    times = [1] * (a.ndim - len(times)) + times
+    shape = [1] * (len(times) - a.ndim) + list(a.shape)
+    pairs = a.reshape([k for n in shape for k in (1, n)])
+    spread = a.namespace.broadcast_to(pairs, tuple([k for pair in zip(times, shape, strict=True) for k in pair]))
+    return spread.copy("C").reshape([t * n for t, n in zip(times, shape, strict=True)])
+
+
 def roll(a: Array, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return roll(a.reshape(-1), shift, 0).reshape(a.shape)
@@ -399,19 +424,21 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "concatenate": concatenate, "concat": concatenate, "stack": stack,
     "dot": dot, "tensordot": tensordot, "outer": outer, "where": where, "clip": clip,
     "take": take, "take_along_axis": indexing.take_along_axis, "put_along_axis": indexing.put_along_axis,
-    "repeat": repeat, "roll": roll, "nonzero": nonzero, "array_equal": array_equal,
+    "repeat": repeat, "tile": tile, "roll": roll, "nonzero": nonzero, "array_equal": array_equal,
     "tril": triangle(lambda distance, k, _: distance <= k), "triu": triangle(lambda distance, k, _: distance >= k),
     "real": lambda a: a.real, "imag": lambda a: a.imag, "ravel": lambda a, order="C": a.ravel(order),
     "reshape": lambda a, /, shape, order="C", *, copy=None: a.reshape(shape, order=order),
     "broadcast_arrays": lambda *a, subok=False: tuple(
         [x.namespace.broadcast_to(x, np.broadcast_shapes(*[y.shape for y in a])) for x in a]
     ),
+    **scans.FUNCTIONS, **ordering.FUNCTIONS,
 }  # fmt: skip
 
 #: ufuncs that are no elementwise functions
 UFUNCS: dict[str, Callable[..., Any]] = {"matmul": matmul}
 
-METHODS: dict[str, Callable[..., Any]] = {
-    name: FUNCTIONS[name]
-    for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "clip", "take", "repeat", "nonzero")
-}
+#: functions that are methods of arrays, too
+OWN_METHODS = (
+    "sum prod max min any all mean var std clip take repeat nonzero argmax argmin argsort cumsum cumprod"
+).split()
+METHODS: dict[str, Callable[..., Any]] = {name: FUNCTIONS[name] for name in OWN_METHODS}

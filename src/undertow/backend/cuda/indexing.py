@@ -41,6 +41,13 @@ KERNEL(fold, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; if (
     p.out[i] = at < 0 || before < 0 ? 0 : before * p.length + at; }
 """
 
+OUTSIDE = r"""
+struct P { const W *index; i64 n, first, end, *error; };
+KERNEL(outside, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; if (i >= p.n) return;
+    const i64 at = (i64)p.index[i];
+    if (at < p.first || at >= p.end) { p.error[1] = at; p.error[2] = p.end; p.error[0] = 1; } }
+"""
+
 # along: whether there is an index for every element, or one for each place of the middle dimension
 GATHER = r"""
 struct P { W *out; const W *x; const i64 *index; i64 outer, count, inner, length, along, *error; };
@@ -66,7 +73,7 @@ KERNEL(scatter, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, n
 
 @functools.cache
 def kernel(name: str, word: str, written: str = "return given;") -> Any:
-    texts = {"fold": FOLD, "gather": GATHER, "scatter": SCATTER}
+    texts = {"fold": FOLD, "gather": GATHER, "scatter": SCATTER, "outside": OUTSIDE}
     head = f"typedef {word} W;\nFN W written(W there, W given) {{ {written} }}\n{PLACE}"
     return device.extension().Kernel(compile_kernels(head + texts[name], [Entry(name, "P")])[0])
 
@@ -126,6 +133,17 @@ def spread(index: Array, shape: tuple[int, ...]) -> Array:
 def error_word() -> int:
     found: int = device.extension().error_word()
     return found
+
+
+def note_outside(index: Array, first: int, end: int) -> Any:
+    """Note an index that is outside of [first, end), without a look at it."""
+    if index.dtype.kind not in "iu":
+        return None
+    if index.size:
+        index = rows(index)
+        call = kernel("outside", stored(index.dtype))
+        call(-(-index.size // 128), 128, index, index.size, first, end, error_word())
+    return True
 
 
 def places_of(x: Array, index: Any) -> Places | None:
@@ -263,6 +281,7 @@ def setitem(x: Array, view: Any, index: Any, value: Any) -> None:
         chosen = space.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), value, x)
         space.copyto(x, chosen.astype(x.dtype, copy=False))
         return
+    index = as_indices(index if isinstance(index, tuple) else (index,), always=True)
     places = places_of(x, index) if x.itemsize in WORDS else None
     if places is None or not write("put", x, places, value):
         tail.on_host("setitem", np.ndarray.__setitem__, (x, index, value), {}, [x])

@@ -176,7 +176,7 @@ REAL_FUNCTIONS = {
     "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
     "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh",
     "arccosh": "acosh", "arctanh": "atanh", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
-    "erf": "erf", "erfc": "erfc", "lgamma": "lgamma",
+    "erf": "erf", "erfc": "erfc", "lgamma": "lgamma", "gamma": "tgamma", "j0": "j0", "j1": "j1", "y0": "y0", "y1": "y1",
 }  # fmt: skip
 REAL_FUNCTIONS_OF_TWO = {"power": "pow", "arctan2": "atan2", "hypot": "hypot", "copysign": "copysign", "fmod": "fmod",
                          "nextafter": "nextafter"}  # fmt: skip
@@ -237,6 +237,13 @@ C_ T log_add_2(T a, T b)
     if (a == b) return a + 1;
     T d = a - b, scale = T(1.44269504088896340736);
     return d > 0 ? a + scale * m_log1p(m_exp2(-d)) : d <= 0 ? b + scale * m_log1p(m_exp2(d)) : d;
+}
+// gradients of activations, from x and the value of the curve inside
+C_ T slope_of_silu(T x, T sigmoid) { return sigmoid * (T(1) + x * (T(1) - sigmoid)); }
+C_ T slope_of_gelu(T x, T tanh)
+{
+    const T inner = (T(1) + x * x * T(3 * 0.044715)) * T(0.79788456080286535588);
+    return (tanh + T(1)) * T(0.5) + x * (T(1) - tanh * tanh) * inner * T(0.5);
 }
 // ---- of complex numbers
 C_ bool is_nan(Complex<T> a) { return a.re != a.re || a.im != a.im; }

@@ -13,6 +13,8 @@ import sys
 FILES = {
     "nvrtc": ("libnvrtc.so.1*", "nvidia-cuda-nvrtc"),
     "cublas": ("libcublas.so.1*", "nvidia-cublas"),
+    "cublasLt": ("libcublasLt.so.1*", "nvidia-cublas"),
+    "cudnn": ("libcudnn.so.9*", "nvidia-cudnn"),
 }
 
 

@@ -93,6 +93,9 @@ class Stream:
         event.record(self)
         return event
 
+    def keep(self, array: Any) -> None:
+        """Nothing: memory of a simulated device lives as long as operations that use it."""
+
     def synchronize(self) -> None:
         """Let the program wait until everything given to this stream is done."""
         self.record_event().synchronize()

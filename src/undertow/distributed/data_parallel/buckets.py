@@ -1,13 +1,15 @@
-"""Buckets: gradients that are sent together, as one flat array."""
+"""Buckets: gradients that are sent together, as one flat array; a sparse one is sent by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from undertow import ops
 from undertow.backend import cpu
 from undertow.backend.interface import Array
-from undertow.distributed.work import Future
+from undertow.backend.sparse.protocol import AnySparse
+from undertow.distributed.errors import DistError
 from undertow.tensor import Tensor
 
 MEGABYTE = 2**20
@@ -20,6 +22,9 @@ class Bucket:
     views       parts of `flat`, each of the shape of a parameter
     counts      behind the gradients of the last bucket: which parameters of all were used, so that every process learns
                 of those that were not
+    arrays      the gradients that have come, as they were then: hooks of the program may take them away again
+    missing     how many have not
+    sent        what gives the sums, or what a communication hook makes of them
     """
 
     def __init__(self, index: int, parameters: list[int], tensors: list[Tensor], counted: int) -> None:
@@ -37,26 +42,170 @@ class Bucket:
 
     def start_pass(self) -> None:
         self.missing = len(self.parameters)
-        self.sent: Future | None = None
+        self.arrays: list[Any] = [None] * self.missing
+        self.sent: Any = None
+
+    def take(self, names: Sequence[str], as_view: bool) -> None:
+        """Copy the gradients into the memory that is sent.
+
+        Where none has come in this pass, that is what earlier passes have left: the others add to theirs, too.
+
+        as_view  let them lie there from now on
+        """
+        copy = cpu.copyto
+        for k, (tensor, view, gradient) in enumerate(zip(self.tensors, self.views, self.arrays, strict=True)):
+            if gradient is None:
+                left = tensor.grad
+                if left is None:
+                    view[...] = 0
+                    continue
+                gradient = left._array
+            if gradient is view:
+                continue
+            if isinstance(gradient, AnySparse):
+                name = names[self.parameters[k]]
+                raise DistError(
+                    f"the gradient of {name!r} is sparse, which only those of nn.Embedding(sparse=True) and "
+                    "nn.EmbeddingBag(sparse=True) may be: the processes must know it beforehand"
+                )
+            copy(view, gradient)
+            if as_view:
+                tensor.grad = Tensor(view, cpu)
+
+    def take_nothing(self) -> None:
+        """Zeros, of a process that has no batch."""
+        self.flat[...] = 0
+
+    def tensor_to_send(self) -> Tensor:
+        return Tensor(self.flat, cpu)
+
+    def buffer(self) -> Tensor:
+        return Tensor(self.gradients, cpu)
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        self.gradients[...] = buffer._array
+
+    def each(self) -> list[Tensor]:
+        return [Tensor(view, cpu) for view in self.views]
+
+    def receive(self, found: Any, divisor: int | None) -> None:
+        """Make means of the sums that have come; without divisor, take what a communication hook has made of them."""
+        if divisor is not None:
+            cpu.divide(self.gradients, self.gradients.dtype.type(divisor), self.gradients)
+            return
+        found = found[0] if isinstance(found, list | tuple) else found
+        if found is not None and found._array is not self.gradients:
+            self.gradients[...] = found._array.reshape(-1)
+
+    def write_back(self, unused: set[int] | None, as_view: bool) -> None:
+        """Give the parameters their means; what was used nowhere keeps the gradient it had."""
+        copy = cpu.copyto
+        for number, tensor, view in zip(self.parameters, self.tensors, self.views, strict=True):
+            if unused is not None and number in unused:
+                continue
+            gradient = tensor.grad
+            if gradient is None:
+                tensor.grad = Tensor(view if as_view else view.copy(), cpu)
+            elif gradient._array is not view:
+                copy(gradient._array, view)
+
+    def move_gradients(self) -> None:
+        """Let gradients lie in this bucket that lay in another."""
+        for tensor, view in zip(self.tensors, self.views, strict=True):
+            if tensor.grad is not None:
+                cpu.copyto(view, tensor.grad._array)
+                tensor.grad = Tensor(view, cpu)
 
 
-def divided(order: Sequence[int], tensors: Sequence[Tensor], first: float, others: float) -> list[Bucket]:
+class SparseBucket:
+    """One parameter whose gradients are sparse: the places and values of all processes are gathered and added up."""
+
+    def __init__(self, index: int, parameters: list[int], tensors: list[Tensor]) -> None:
+        self.index, self.parameters, self.tensors = index, parameters, tensors
+        self.start_pass()
+
+    def start_pass(self) -> None:
+        self.missing = 1
+        self.arrays: list[Any] = [None]
+        self.sent: Any = None
+        self.gradient: Tensor | None = None
+
+    def take(self, names: Sequence[str], as_view: bool) -> None:
+        (tensor,), (number,) = self.tensors, self.parameters
+        if tensor.grad is None:
+            self.gradient = nothing_like(tensor)
+        elif isinstance(tensor.grad._array, AnySparse):
+            self.gradient = tensor.grad.detach().clone()
+        else:
+            raise DistError(f"the gradient of {names[number]!r} is dense, and its module was made with sparse=True")
+
+    def take_nothing(self) -> None:
+        self.gradient = nothing_like(self.tensors[0])
+
+    def tensor_to_send(self) -> Tensor:
+        assert self.gradient is not None
+        return self.gradient
+
+    buffer = tensor_to_send
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        self.gradient = buffer
+
+    def each(self) -> list[Tensor]:
+        return [self.buffer()]
+
+    def receive(self, found: Any, divisor: int | None) -> None:
+        found = found[0] if isinstance(found, list | tuple) else found
+        found = self.gradient if found is None else found
+        self.gradient = found if divisor is None else found / divisor
+
+    def write_back(self, unused: set[int] | None, as_view: bool) -> None:
+        if unused is None or self.parameters[0] not in unused:
+            self.tensors[0].grad = self.gradient
+        self.gradient = None
+
+    def move_gradients(self) -> None: ...
+
+
+AnyBucket = Bucket | SparseBucket
+
+
+def nothing_like(tensor: Tensor) -> Tensor:
+    """A sparse tensor of this shape, without any element."""
+    indices = Tensor(cpu.zeros((1, 0), dtype=cpu.int64), cpu)
+    values = Tensor(cpu.zeros((0, *tensor.shape[1:]), dtype=tensor._array.dtype), cpu)
+    return ops.sparse_coo_tensor(indices, values, tensor.shape)
+
+
+def divided(
+    order: Sequence[int], tensors: Sequence[Tensor], first: float, others: float, sparse: set[int]
+) -> list[AnyBucket]:
     """Buckets of parameters in this order; the first is small, so that sending starts early.
 
     first, others  how large buckets are, in megabytes
+    sparse         the parameters that have a bucket of their own
     """
     groups: list[list[int]] = []
     room = 0.0
     for number in order:
         tensor = tensors[number]
-        if not groups or tensor._array.nbytes > room or tensor._array.dtype != tensors[groups[-1][0]]._array.dtype:
+        last = groups[-1][0] if groups else None
+        if (
+            last is None
+            or tensor._array.nbytes > room
+            or tensor._array.dtype != tensors[last]._array.dtype
+            or number in sparse
+            or last in sparse
+        ):
             room = (others if groups else first) * MEGABYTE
             groups.append([])
         groups[-1].append(number)
         room -= tensor._array.nbytes
-    last = len(groups) - 1
+    final = len(groups) - 1
     return [
-        Bucket(k, numbers, [tensors[n] for n in numbers], len(tensors) if k == last else 0)
+        SparseBucket(k, numbers, [tensors[n] for n in numbers])
+        if numbers[0] in sparse
+        else Bucket(k, numbers, [tensors[n] for n in numbers], len(tensors) if k == final else 0)
         for k, numbers in enumerate(groups)
     ]
 
@@ -64,7 +213,7 @@ def divided(order: Sequence[int], tensors: Sequence[Tensor], first: float, other
 class GradBucket:
     """What a communication hook is shown: the gradients that are ready to be sent."""
 
-    def __init__(self, bucket: Bucket, is_last: bool) -> None:
+    def __init__(self, bucket: AnyBucket, is_last: bool) -> None:
         self._bucket, self._is_last = bucket, is_last
 
     def index(self) -> int:
@@ -75,18 +224,18 @@ class GradBucket:
         return self._is_last
 
     def buffer(self) -> Tensor:
-        """All gradients of the bucket, flat. They have not been divided by the number of processes."""
-        return Tensor(self._bucket.gradients, cpu)
+        """All gradients of the bucket, flat, or a sparse one. They have not been divided by the number of processes."""
+        return self._bucket.buffer()
 
     def set_buffer(self, buffer: Tensor) -> None:
-        self._bucket.gradients[...] = buffer._array
+        self._bucket.set_buffer(buffer)
 
     def parameters(self) -> list[Tensor]:
         return list(self._bucket.tensors)
 
     def gradients(self) -> list[Tensor]:
         """The parts of the buffer, in the parameters' shapes."""
-        return [Tensor(view, cpu) for view in self._bucket.views]
+        return self._bucket.each()
 
 
-CommHook = Any  # (state, GradBucket) -> Future of the averaged buffer
+CommHook = Any  # (GradBucket) -> Future of the averaged buffer

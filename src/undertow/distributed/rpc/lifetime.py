@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 from undertow.distributed.autograd.nodes import TensorHistory
-from undertow.distributed.process_group import join
+from undertow.distributed.joining import errors_stop_all, join
 from undertow.distributed.rpc import rref
 from undertow.distributed.rpc.calls import DEFAULT_RPC_TIMEOUT_SEC
 from undertow.distributed.work import seconds_of
@@ -61,7 +61,7 @@ def init_rpc(
     if not isinstance(name, str) or not name:
         raise ValueError(f"init_rpc: the name of a process is a text, not {name!r}")
     options = rpc_backend_options or RpcBackendOptions()
-    mpi = join()
+    mpi, _ = join()
     comm = mpi.COMM_WORLD
     for what, given, found in (("rank", rank, comm.rank), ("world_size", world_size, comm.size)):
         if given not in (None, -1, found):
@@ -78,6 +78,7 @@ def init_rpc(
     agent.workers = [WorkerInfo(n, k) for k, n in enumerate(names)]
     agent.bell.know(comm.allgather(agent.bell.place))
     set_agent(agent)
+    errors_stop_all.hold()
     atexit.register(_stop, agent)
     agent.start()
 
@@ -138,4 +139,5 @@ def _stop(agent: Agent) -> None:
     atexit.unregister(_stop)
     if has_agent() and current_agent() is agent:
         set_agent(None)
+        errors_stop_all.release()
     agent.stop()

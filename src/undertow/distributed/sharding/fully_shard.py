@@ -25,7 +25,7 @@ from undertow.distributed.nn.functional import ReduceScatter, ready
 from undertow.distributed.process_group import ProcessGroup, resolve
 from undertow.distributed.reduce_op import ReduceOp
 from undertow.distributed.sharding.pieces import Stretch, step_of, stretch_of
-from undertow.graph.saved import SavedHooks
+from undertow.graph.operation_node import SavedHooks
 from undertow.modes import current, no_grad
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter

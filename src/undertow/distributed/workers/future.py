@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from types import GenericAlias
 from typing import Any
 
 from undertow.scopes import held
@@ -19,6 +20,8 @@ class Future:
     >>> doubled.wait()
     42
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # Future[Tensor], in annotations
 
     def __init__(self, *, devices: Any = None) -> None:
         self._lock = threading.Lock()  # guards _is_done, _value, _error and _callbacks

@@ -9,9 +9,10 @@ from undertow.autograd.interceptors.observer import name_of
 from undertow.graph.user_lines import Site
 from undertow.instrument.flops import flops_of
 from undertow.instrument.profiler.events import EventList, FunctionEvent
-from undertow.instrument.profiler.recorder import COMPOSITE, MODULE, NODE, OPERATION, SPAN, Recorder, Row
+from undertow.instrument.profiler.recorder import COMPOSITE, EXCHANGE, MODULE, NODE, OPERATION, SPAN, Recorder, Row
 
-CATEGORY = {OPERATION: "cpu_op", COMPOSITE: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation"}
+CATEGORY = {OPERATION: "cpu_op", COMPOSITE: "cpu_op", NODE: "backward", MODULE: "module", SPAN: "user_annotation",
+            EXCHANGE: "exchange"}  # fmt: skip
 
 
 def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
@@ -83,7 +84,7 @@ def event_of(row: Row, number: int, begin: int, thread: int, lines: Lines) -> Fu
         is_user_annotation=row.kind == SPAN, line=line, category=CATEGORY[row.kind],
         module=row.what if row.kind == MODULE else "", leads_to=more.get("leads_to", ()),
         device=more.get("device"), stream=more.get("stream"), scope=1 if row.kind == NODE else 0,
-        is_composite=row.kind == COMPOSITE,
+        is_composite=row.kind == COMPOSITE, is_async=row.kind == EXCHANGE,
     )  # fmt: skip
 
 

@@ -28,13 +28,15 @@ from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
-OPERATION, NODE, MODULE, SPAN, COMPOSITE = range(5)
+OPERATION, NODE, MODULE, SPAN, COMPOSITE, EXCHANGE = range(6)
+#: in the place of a thread's number, for exchanges between processes
+EXCHANGES = 0
 
 
 class Row(NamedTuple):
     """One thing that happened.
 
-    kind      OPERATION, NODE, MODULE, SPAN or COMPOSITE
+    kind      OPERATION, NODE, MODULE, SPAN, COMPOSITE or EXCHANGE
     what      an Op, or a name; from the compiled core, the function of the operation or the class of the node
     begin, end  in nanoseconds
     thread    Python's number of the thread
@@ -131,6 +133,12 @@ class Recorder:
         if self.with_stack:
             more["stack"] = user_stack()
         self.rows.append((SPAN, name, begin, perf_counter_ns(), self.note_thread(), None, None, 0, None, more or None))
+
+    def exchange_ended(self, name: str, begin: int, shapes: list[list[int]]) -> None:
+        """Processes have exchanged something. It has a line of its own in a trace: the program may have gone on."""
+        self.threads.setdefault(EXCHANGES, (EXCHANGES, "exchanges"))
+        given = shapes if self.record_shapes else None
+        self.rows.append((EXCHANGE, name, begin, perf_counter_ns(), EXCHANGES, None, None, 0, given, None))
 
     def composite_ended(self, op: Op, begin: int, frame: FrameType) -> None:
         end = perf_counter_ns()

@@ -24,7 +24,8 @@ from undertow.backend.dtypes import SCALAR_NAMES
 from undertow.interop.files.archives import FileFormatError, damaged, opened, writing
 from undertow.interop.files.read_torch import load_torch_file
 from undertow.interop.files.replaced import write_replacement
-from undertow.interop.files.write_torch import write_torch_file
+from undertow.interop.files.whole_objects import ObjectsReader, write_objects
+from undertow.interop.files.write_torch import NotDataError, write_torch_file
 from undertow.tensor import LEAF, Tensor
 
 #: the name of the JSON text among the arrays
@@ -38,9 +39,11 @@ PathLike = str | os.PathLike[str]
 def save(obj: Any, f: PathLike | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None, such as a state dict.
 
+    In PyTorch's format, what is more than data (a whole model) is pickled, and `load` reads it with weights_only=False.
+
     f  a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...) PyTorch's;
        or a file opened for writing bytes, which is written in PyTorch's format
-    pickle_module, pickle_protocol  are PyTorch's: nothing is pickled here but what such a file needs, by protocol 2
+    pickle_module, pickle_protocol  how whole objects are pickled
 
     >>> import os, tempfile
     >>> import undertow as ut
@@ -50,35 +53,41 @@ def save(obj: Any, f: PathLike | BinaryIO, pickle_module: Any = None, pickle_pro
     {'weight': tensor([1., 1.]), 'epoch': 3}
     """
     if not isinstance(f, str | os.PathLike):
-        write_torch_file(f, obj)
+        _write_data_or_objects(f, obj, pickle_module, pickle_protocol)
         return
     path = Path(f)
-    writer = WRITERS.get(path.suffix, _write_torch)
-    write_replacement(path, lambda name: writer(name, obj))
+    if path.suffix in WRITERS:
+        write_replacement(path, lambda name: WRITERS[path.suffix](name, obj))
+    else:
+        write_replacement(path, lambda name: _write_torch(name, obj, pickle_module, pickle_protocol))
 
 
 def load(
     f: PathLike | BinaryIO,
     map_location: Any = None,
+    pickle_module: Any = None,
     *,
     device: Any = None,
     weights_only: bool | None = None,
     mmap: bool | None = None,
+    **pickle_load_args: Any,
 ) -> Any:
     """Read what `save` wrote, or a file of named arrays or PyTorch weights, as a tree of tensors.
 
-    Nothing in the file is executed; one that is damaged or says impossible things raises FileFormatError. Tensors come
-    to `map_location` (or `device`, which is the same), and do not require grad unless they did.
+    Nothing in the file is executed, unless weights_only is False; one that is damaged or says impossible things raises
+    FileFormatError. Tensors come to `map_location` (or `device`, which is the same), and require grad only if they did.
 
     f             a name: one that ends in .npz or .safetensors is read as such a file, all others as PyTorch's; or a
                   file opened for reading bytes, which is read as PyTorch's
     map_location  a device; or, as PyTorch takes them, a function or a dict of devices, which find everything on the
                   CPU already
-    weights_only  accepted for PyTorch's sake: there is nothing but weights to be loaded; and so is mmap
+    weights_only  False also loads whole objects from PyTorch's files, which runs whatever the file says: only for
+                  files of people you trust
+    pickle_module, mmap  accepted for PyTorch's sake
     """
-    reader = _read_torch
+    reader: Callable[..., Any] = _read_torch if weights_only is not False else _read_objects
     if isinstance(f, str | os.PathLike):
-        reader = READERS.get(Path(f).suffix, _read_torch)
+        reader = READERS.get(Path(f).suffix, reader)
         with open(f, "rb"):  # an absent file is no damaged one
             pass
     try:
@@ -317,13 +326,24 @@ def _read_safetensors(path: PathLike) -> tuple[dict[str, Any], str | None]:
 # ---- PyTorch
 
 
-def _write_torch(path: str, obj: Any) -> None:
+def _write_torch(path: str, obj: Any, pickle_module: Any = None, protocol: int = 2) -> None:
     with open(path, "wb") as file:
+        _write_data_or_objects(file, obj, pickle_module, protocol)
+
+
+def _write_data_or_objects(file: BinaryIO, obj: Any, pickle_module: Any, protocol: int) -> None:
+    try:
         write_torch_file(file, obj)
+    except NotDataError:  # nothing has been written yet
+        write_objects(file, obj, pickle_module, protocol)
 
 
 def _read_torch(path: PathLike | BinaryIO) -> tuple[Any, None]:
     return [load_torch_file(path)], None
+
+
+def _read_objects(path: PathLike | BinaryIO) -> tuple[Any, None]:
+    return [load_torch_file(path, ObjectsReader)], None
 
 
 #: by the ending of a name; all other files are PyTorch's

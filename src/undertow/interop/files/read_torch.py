@@ -35,8 +35,8 @@ STORAGES = {
 ALWAYS_ALLOWED, TIMES_ALLOWED = 1 << 26, 16
 
 
-def load_torch_file(path: str | os.PathLike[str] | BinaryIO) -> Any:
-    """The object in the file: a tree of dicts, lists and tensors."""
+def load_torch_file(path: str | os.PathLike[str] | BinaryIO, reader: Any = None) -> Any:
+    """The object in the file: a tree of dicts, lists and tensors, or what else a `reader` of all objects finds."""
     with opened(path, compressed=False) as archive:
         names = archive.namelist()
         pickles = [n for n in names if n.endswith("/data.pkl")]
@@ -46,13 +46,14 @@ def load_torch_file(path: str | os.PathLike[str] | BinaryIO) -> Any:
         if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":
             raise FileFormatError(f"{str(path)!r} was written on a big-endian machine, which is not supported")
         with archive.open(pickles[0]) as file:
-            weights = _Weights(file, archive, root)
-            weights.allowed = max(ALWAYS_ALLOWED, TIMES_ALLOWED * length(path))
+            weights = (reader or WeightsReader)(file, archive, root)
+            if reader is None:
+                weights.allowed = max(ALWAYS_ALLOWED, TIMES_ALLOWED * length(path))
             return weights.load()
 
 
 # Python's own, not C's: there, what an instruction does cannot be changed
-class _Weights(pickle._Unpickler):
+class WeightsReader(pickle._Unpickler):
     """Finds nothing but what weights are made of."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
@@ -104,7 +105,8 @@ class _Weights(pickle._Unpickler):
         if found is None:
             raise pickle.UnpicklingError(
                 f"it asks for {module}.{name}, and only weights (tensors, parameters, dicts, lists and numbers) are "
-                "loaded. Save the state_dict() rather than the model."
+                "loaded. Save the state_dict() rather than the model; or, if you trust whoever wrote the file, load it "
+                "with weights_only=False, which runs what it says"
             )
         return found
 

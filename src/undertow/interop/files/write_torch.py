@@ -43,6 +43,10 @@ def little_endian(array: Any) -> Any:
     return bits.astype(bits.dtype.newbyteorder("<"), copy=False)
 
 
+class NotDataError(TypeError):
+    """There is something in the tree that only a pickle of whole objects can hold."""
+
+
 class _Writer:
     """arrays  the memory of the tensors so far; `keys` finds it by the array that was given"""
 
@@ -68,17 +72,11 @@ class _Writer:
             return _plain(obj)
         if isinstance(obj, complex):
             return _called("__builtin__", "complex", [_plain(obj.real), _plain(obj.imag)])
-        raise TypeError(
-            f"a {type(obj).__name__} at {name.lstrip('.') or 'the top'!r} cannot be saved: only dicts, lists, tuples, "
-            "tensors, numbers, strings and None can, so that loading never runs code. Of a model or an optimizer, "
-            "save its state_dict()."
-        )
+        raise NotDataError(f"a {type(obj).__name__} at {name.lstrip('.') or 'the top'!r} is more than data")
 
     def key(self, key: Any, name: str) -> Any:
         if isinstance(key, bool) or not isinstance(key, str | int):
-            raise TypeError(
-                f"a dict at {name.lstrip('.') or 'the top'!r} has the key {key!r}: keys are to be strings or integers"
-            )
+            raise NotDataError(f"a dict at {name.lstrip('.') or 'the top'!r} has the key {key!r}")
         return key
 
     def tensor(self, obj: Any, name: str) -> bytes:

@@ -10,7 +10,7 @@ from undertow.backend import dtypes
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
-from undertow.ops.network.attention import fused_attention, is_plain_attention
+from undertow.ops.network.fused_attention import fused_attention, is_plain_attention
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor

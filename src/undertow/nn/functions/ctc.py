@@ -41,6 +41,11 @@ def ctc_loss(
     zero_infinity  a target that does not fit into the steps counts 0, not infinity
 
     The gradient is that of the formula. PyTorch's adds exp(log_probs), which the log_softmax before it takes out again.
+
+    >>> import undertow as ut
+    >>> log_probs = ut.zeros(4, 1, 3).log_softmax(2)
+    >>> ut.nn.functional.ctc_loss(log_probs, ut.tensor([[1, 2]]), ut.tensor([4]), ut.tensor([2]))
+    tensor(0.8432)
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")

@@ -23,7 +23,12 @@ def check_probability(p: float) -> None:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Every element 0 with probability p, else over 1 - p; the input itself if not training."""
+    """Every element 0 with probability p, else over 1 - p; the input itself if not training.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.dropout(ut.ones(3), 0.5, training=False)
+    tensor([1., 1., 1.])
+    """
     if not inplace:
         return ops.dropout(input, p, training)
     check_probability(p)
@@ -61,7 +66,12 @@ def warn_of_dims(name: str, input: Tensor, dims: int) -> None:
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (examples, channels, length) 0 with probability p."""
+    """Whole channels of (examples, channels, length) 0 with probability p.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.dropout1d(ut.ones(1, 2, 3), 0.5, training=False).shape
+    undertow.Size([1, 2, 3])
+    """
     if input.dim() not in (2, 3):
         raise RuntimeError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input: channels come before the last "
@@ -71,7 +81,12 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (examples, channels, height, width) 0 with probability p."""
+    """Whole channels of (examples, channels, height, width) 0 with probability p.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.dropout2d(ut.ones(1, 2, 3, 3), 0.5).shape
+    undertow.Size([1, 2, 3, 3])
+    """
     warn_of_dims("dropout2d", input, 2)
     if input.dim() == 3:
         warn_user(
@@ -82,7 +97,12 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (examples, channels, depth, height, width) 0 with probability p."""
+    """Whole channels of (examples, channels, depth, height, width) 0 with probability p.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.dropout3d(ut.ones(1, 2, 3, 3, 3), 0.5).shape
+    undertow.Size([1, 2, 3, 3, 3])
+    """
     warn_of_dims("dropout3d", input, 3)
     return drop_channels(input, p, training, inplace, 2 if input.dim() == 5 else 1)
 
@@ -100,13 +120,23 @@ def drop_to_saturation(input: Tensor, p: float, inplace: bool, shape: Sequence[i
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout that keeps mean and variance of what SELU gives."""
+    """Dropout that keeps mean and variance of what SELU gives.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.alpha_dropout(ut.ones(3), 0.5, training=False)
+    tensor([1., 1., 1.])
+    """
     check_probability(p)
     return drop_to_saturation(input, p, inplace, input.shape) if training and p > 0 else input
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """alpha_dropout of whole channels."""
+    """alpha_dropout of whole channels.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.feature_alpha_dropout(ut.ones(1, 2, 3), 0.5).shape
+    undertow.Size([1, 2, 3])
+    """
     check_probability(p)
     if not training or p == 0:
         return input

@@ -45,7 +45,12 @@ def check_classes(input: Tensor, target: Tensor, target_dims: int) -> tuple[Any,
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over the other classes of max(0, margin - score of the target + score of the other) ** p."""
+    """The mean over the other classes of max(0, margin - score of the target + score of the other) ** p.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.multi_margin_loss(ut.tensor([[0.1, 0.8]]), ut.tensor([1]))
+    tensor(0.1500)
+    """
     check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -68,6 +73,10 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     """The mean over pairs of a target class and another one of max(0, 1 - score of the target + score of the other).
 
     target  class numbers, shaped as the input; those after the first -1 do not count
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.multilabel_margin_loss(ut.tensor([[0.1, 0.8]]), ut.tensor([[1, -1]]))
+    tensor(0.1500)
     """
     check_reduction(reduction)
     input, target = as_tensors("multilabel_margin_loss", input=input, target=target)
@@ -91,7 +100,12 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Any:
-    """max(0, distance to the positive - distance to the negative + margin), with a distance of your own."""
+    """max(0, distance to the positive - distance to the negative + margin), with a distance of your own.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.triplet_margin_with_distance_loss(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))
+    tensor(0.)
+    """
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = ops.pairwise_distance if distance_function is None else distance_function

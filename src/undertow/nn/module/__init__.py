@@ -47,7 +47,13 @@ class Module(Called):
     # ---- modes and gradients
 
     def train(self: T, mode: bool = True) -> T:
-        """Set training mode (or evaluation mode) here and below: what Dropout and BatchNorm ask for."""
+        """Set training mode (or evaluation mode) here and below: what Dropout and BatchNorm ask for.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.train()[0].training
+        True
+        """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -59,17 +65,37 @@ class Module(Called):
         """Nothing is compiled: operations run as they are called."""
 
     def eval(self: T) -> T:
-        """`train(False)`."""
+        """`train(False)`.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.eval().training
+        False
+        """
         return self.train(False)
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
-        """Set requires_grad of all parameters: `requires_grad_(False)` freezes them."""
+        """Set requires_grad of all parameters: `requires_grad_(False)` freezes them.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> any(parameter.requires_grad for parameter in model.requires_grad_(False).parameters())
+        False
+        """
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters (or fill them with zeros)."""
+        """Forget the gradients of all parameters (or fill them with zeros).
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model(ut.ones(1, 2)).backward()
+        >>> model.zero_grad()
+        >>> print(model[0].weight.grad)
+        None
+        """
         for parameter in self.parameters():
             if parameter.grad is None:
                 continue
@@ -99,6 +125,11 @@ class Module(Called):
         """Move to another device and/or floating-point dtype, in place: `to(device)`, `to(dtype)`, `to(device, dtype)`.
 
         Integer buffers change only their device.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.to(ut.float64)[0].weight.dtype
+        undertow.float64
         """
         dtype, device, copy, memory_format = to_arguments(*args, **kwargs)
         if dtype is not None and not dtypes.is_differentiable(dtypes.as_dtype(dtype, "to")):
@@ -116,27 +147,57 @@ class Module(Called):
         return self._apply(convert)
 
     def to_empty(self: T, *, device: Device | str | int, recurse: bool = True) -> T:
-        """Move to a device without the values: parameters and buffers are there, and hold anything."""
+        """Move to a device without the values: parameters and buffers are there, and hold anything.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3, device="meta").to_empty(device="cpu").weight.device
+        device(type='cpu')
+        """
         return self._apply(lambda tensor: ops.empty_like(tensor, device=device), recurse)
 
     def type(self: T, dst_type: Any) -> T:
-        """Convert all parameters and buffers to a dtype."""
+        """Convert all parameters and buffers to a dtype.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).type(ut.float64).weight.dtype
+        undertow.float64
+        """
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def float(self: T) -> T:
-        """Convert floating-point parameters and buffers to float32."""
+        """Convert floating-point parameters and buffers to float32.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).float().weight.dtype
+        undertow.float32
+        """
         return self._apply(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
 
     def double(self: T) -> T:
-        """Convert floating-point parameters and buffers to float64."""
+        """Convert floating-point parameters and buffers to float64.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).double().weight.dtype
+        undertow.float64
+        """
         return self._apply(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
 
     def half(self: T) -> T:
-        """Convert floating-point parameters and buffers to float16."""
+        """Convert floating-point parameters and buffers to float16.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).half().weight.dtype
+        undertow.float16
+        """
         return self._apply(lambda tensor: tensor.half() if tensor.is_floating_point() else tensor)
 
     def bfloat16(self: T) -> T:
-        """Convert floating-point parameters and buffers to bfloat16."""
+        """Convert floating-point parameters and buffers to bfloat16.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).bfloat16().weight.dtype
+        undertow.bfloat16
+        """
         return self._apply(lambda tensor: tensor.bfloat16() if tensor.is_floating_point() else tensor)
 
     def cpu(self: T) -> T:

@@ -105,6 +105,12 @@ class Called(Stateful):
 
         with_kwargs  call `hook(module, args, kwargs)`, which returns None or (args, kwargs)
         prepend      before the hooks that are there already
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(2, 1)
+        >>> _ = linear.register_forward_pre_hook(lambda module, args: print(args[0].shape))
+        >>> _ = linear(ut.ones(4, 2))
+        undertow.Size([4, 2])
         """
         return add(self._own_hooks().forward_pre, Hook(hook, with_kwargs), prepend)
 

@@ -136,7 +136,15 @@ class Registry:
     # ---- registration by name
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
-        """Add a parameter (or None, which says that there could be one)."""
+        """Add a parameter (or None, which says that there could be one).
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Module()
+        >>> model.register_parameter("scale", ut.nn.Parameter(ut.ones(1)))
+        >>> model.scale
+        Parameter containing:
+        tensor([1.], requires_grad=True)
+        """
         check_name(self, "_parameters", name, "parameter")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
@@ -154,6 +162,12 @@ class Registry:
         """Add a tensor that belongs to the module's state, but is not trained.
 
         persistent  whether it is part of the state_dict
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Module()
+        >>> model.register_buffer("steps", ut.zeros(1))
+        >>> list(model.state_dict())
+        ['steps']
         """
         check_name(self, "_buffers", name, "buffer")
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -167,14 +181,28 @@ class Registry:
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Any) -> None:
-        """Add a child module (or None) under a name."""
+        """Add a child module (or None) under a name.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Module()
+        >>> model.add_module("linear", ut.nn.Linear(2, 3))
+        >>> model.linear
+        Linear(in_features=2, out_features=3, bias=True)
+        """
         if module is not None and not isinstance(module, Registry):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         check_name(self, "_modules", name, "module")
         self._modules[name] = module
 
     def register_module(self, name: str, module: Any) -> None:
-        """`add_module`."""
+        """`add_module`.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Module()
+        >>> model.register_module("linear", ut.nn.Linear(2, 3))
+        >>> model.linear
+        Linear(in_features=2, out_features=3, bias=True)
+        """
         self.add_module(name, module)
 
     # ---- copying and pickling

@@ -146,6 +146,11 @@ class Stateful(Tree):
 
         strict  names must match exactly
         assign  the tensors take the place of the module's, instead of being copied into them
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.load_state_dict(model.state_dict())
+        <All keys matched successfully>
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")

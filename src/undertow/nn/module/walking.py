@@ -16,12 +16,24 @@ class Tree(Registry):
     # ---- modules
 
     def children(self) -> Iterator[Any]:
-        """The modules directly below this one, each once."""
+        """The modules directly below this one, each once.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> list(model.children())
+        [Linear(in_features=2, out_features=3, bias=True), Linear(in_features=3, out_features=1, bias=True)]
+        """
         for _, module in self.named_children():
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """The modules directly below this one with their names, each once."""
+        """The modules directly below this one with their names, each once.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> [name for name, _ in model.named_children()]
+        ['0', '1']
+        """
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -29,14 +41,26 @@ class Tree(Registry):
                 yield name, module
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
-        """This module and all below it, each once (or as often as it is there)."""
+        """This module and all below it, each once (or as often as it is there).
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> len(list(model.modules()))
+        3
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """This module and all below it with their dotted names ('' for this one)."""
+        """This module and all below it with their dotted names ('' for this one).
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> [name for name, _ in model.named_modules()]
+        ['', '0', '1']
+        """
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -63,7 +87,13 @@ class Tree(Registry):
                 yield (f"{path}.{name}" if path else name), member
 
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
-        """The parameters of this module and (recurse) of all below it, each once: what an optimizer is given."""
+        """The parameters of this module and (recurse) of all below it, each once: what an optimizer is given.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        13
+        """
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
@@ -79,20 +109,36 @@ class Tree(Registry):
         return self._named_members(lambda module: module._parameters.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Any]:
-        """The buffers of this module and (recurse) of all below it, each once."""
+        """The buffers of this module and (recurse) of all below it, each once.
+
+        >>> import undertow as ut
+        >>> len(list(ut.nn.BatchNorm1d(3).buffers()))
+        3
+        """
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """`buffers` with their dotted names."""
+        """`buffers` with their dotted names.
+
+        >>> import undertow as ut
+        >>> [name for name, _ in ut.nn.BatchNorm1d(2).named_buffers()]
+        ['running_mean', 'running_var', 'num_batches_tracked']
+        """
         return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     # ---- by name
 
     def get_submodule(self, target: str) -> Any:
-        """The module with a dotted name ('' is this one)."""
+        """The module with a dotted name ('' is this one).
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.get_submodule("0")
+        Linear(in_features=2, out_features=3, bias=True)
+        """
         module: Any = self
         for name in target.split(".") if target else ():
             if not hasattr(module, name):
@@ -106,6 +152,12 @@ class Tree(Registry):
         """Put a module in the place of a dotted name.
 
         strict  there must be a module already
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.set_submodule("1", ut.nn.ReLU())
+        >>> model[1]
+        ReLU()
         """
         if not target:
             raise ValueError("Cannot set the submodule without a target name!")
@@ -120,11 +172,22 @@ class Tree(Registry):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Any:
-        """The parameter with a dotted name."""
+        """The parameter with a dotted name.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> model.get_parameter("1.bias").shape
+        undertow.Size([1])
+        """
         return self._get_member(target, "_parameters", "an nn.Parameter")
 
     def get_buffer(self, target: str) -> Any:
-        """The buffer with a dotted name."""
+        """The buffer with a dotted name.
+
+        >>> import undertow as ut
+        >>> ut.nn.BatchNorm1d(2).get_buffer("running_mean")
+        tensor([0., 0.])
+        """
         return self._get_member(target, "_buffers", "a buffer")
 
     def _get_member(self, target: str, kind: str, what: str) -> Any:
@@ -137,7 +200,15 @@ class Tree(Registry):
         return module.__dict__[kind][name]
 
     def apply(self: T, fn: Callable[[Any], Any]) -> T:
-        """Call `fn(module)` for every module below this one, then for this one."""
+        """Call `fn(module)` for every module below this one, then for this one.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
+        >>> _ = model.apply(lambda module: print(type(module).__name__))
+        Linear
+        Linear
+        Sequential
+        """
         for child in self.children():
             child.apply(fn)
         fn(self)

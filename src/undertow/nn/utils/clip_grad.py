@@ -24,7 +24,12 @@ def parameters_of(parameters: Any) -> list[Any]:
 def get_total_norm(
     tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """The norm of all tensors, as if they were one vector."""
+    """The norm of all tensors, as if they were one vector.
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.get_total_norm([ut.tensor([3.0]), ut.tensor([4.0])])
+    tensor(5.)
+    """
     tensors, norm_type = [tensors] if isinstance(tensors, Tensor) else list(tensors), float(norm_type)
     if not tensors:
         return ops.zeros(())
@@ -79,7 +84,15 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
-    """Cut off every element of the gradients at clip_value, and at its negative, in place."""
+    """Cut off every element of the gradients at clip_value, and at its negative, in place.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> (5 * x).sum().backward()
+    >>> ut.nn.utils.clip_grad_value_([x], 1.0)
+    >>> x.grad
+    tensor([1.])
+    """
     grads = [p.grad for p in parameters_of(parameters) if p.grad is not None]
     with no_grad():
         for grad in grads:

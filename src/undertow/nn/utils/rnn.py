@@ -82,6 +82,10 @@ def pack_padded_sequence(
     """Pack padded sequences, (steps, examples, ...), of these lengths.
 
     enforce_sorted  they must come in order of falling length; otherwise they are sorted, and the layers sort back
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.pack_padded_sequence(ut.ones(2, 2), ut.tensor([2, 1])).data
+    tensor([1., 1., 1.])
     """
     if input.numel() == 0:
         raise RuntimeError(f"Cannot pack empty tensors: the input has shape {list(input.shape)}")
@@ -114,7 +118,13 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Any, Any]:
-    """Padded sequences, (steps, examples, ...), and their lengths: the inverse of pack_padded_sequence."""
+    """Padded sequences, (steps, examples, ...), and their lengths: the inverse of pack_padded_sequence.
+
+    >>> import undertow as ut
+    >>> packed = ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])])
+    >>> ut.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)[1]
+    tensor([2, 1])
+    """
     sizes = sequence.batch_sizes.tolist()
     if not sizes:
         raise RuntimeError("Expected batch_sizes to have at least one element: the packed sequence is empty")
@@ -143,7 +153,13 @@ def _padded(part: Tensor, count: int, value: float) -> Tensor:
 def pad_sequence(
     sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences of different lengths as one tensor, (steps, examples, ...)."""
+    """Sequences of different lengths as one tensor, (steps, examples, ...).
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.pad_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])], batch_first=True)
+    tensor([[1., 2.],
+            [3., 0.]])
+    """
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"padding_side should be one of 'right' or 'left', but got '{padding_side}'")
     if not isinstance(sequences, Iterable):
@@ -163,18 +179,33 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:
-    """The sequences without padding: the inverse of pad_sequence."""
+    """The sequences without padding: the inverse of pad_sequence.
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.unpad_sequence(ut.ones(2, 2), ut.tensor([2, 1]), batch_first=True)
+    [tensor([1., 1.]), tensor([1.])]
+    """
     rows = padded_sequences if batch_first else ops.transpose(padded_sequences, 0, 1)
     return [row[: int(n)] for row, n in zip(ops.unbind(rows, 0), lengths, strict=True)]
 
 
 def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
-    """Pack sequences of different lengths."""
+    """Pack sequences of different lengths.
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])]).batch_sizes
+    tensor([2, 1])
+    """
     lengths = [sequence.shape[0] for sequence in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
-    """The sequences: the inverse of pack_sequence."""
+    """The sequences: the inverse of pack_sequence.
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.unpack_sequence(ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])]))
+    [tensor([1., 2.]), tensor([3.])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths.tolist(), batch_first=True)

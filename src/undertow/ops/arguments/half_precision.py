@@ -26,6 +26,16 @@ def is_narrow(value: Any) -> bool:
     return dtype is not None and dtypes.is_narrow(dtype)
 
 
+def stays(known: frozenset[str], op: Op, values: Sequence[Any]) -> bool:
+    """Whether a device computes an operation, or its rules, in half precision itself (`known` are the names of those):
+    all floating-point numbers are of one such dtype, but for what the operation keeps exact, which is float32."""
+    if op.name not in known:
+        return False
+    found = {x.dtype for x in values if getattr(getattr(x, "dtype", None), "kind", "") in ("f", "V", "c")}
+    narrow = {d for d in found if dtypes.is_narrow(d)}
+    return len(narrow) == 1 and found - narrow <= ({dtypes.float32} if op.exact else set())
+
+
 def introduce(dtype: DType) -> DType:
     """NumPy's of a dtype that a call asks for: it may be bfloat16, of which undertow has not heard before."""
     dtype = dtypes.plain(dtype)

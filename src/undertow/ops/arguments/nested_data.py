@@ -8,6 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, DType
+from undertow.backend.silence import quietly
 from undertow.errors import warn_once
 from undertow.tensor import Tensor, current_edge
 
@@ -50,7 +51,7 @@ def _is_foreign_array(data: Any) -> bool:
 def read(data: Any, dtype: DType | None = None) -> Array:
     """A new array of the data, which is anything but a Tensor."""
     if type(data) is not list and type(data) not in NUMBERS and _is_foreign_array(data):
-        return cpu.array(adopt(cpu.asarray(data)), dtype=dtype)
+        return quietly(cpu.array, adopt(cpu.asarray(data)), dtype)
     types: set[Any] = set()
     _measure(data, 0, types, typed=dtype is not None)
     if dtype is None:
@@ -156,7 +157,7 @@ def build(data: Any, dtype: DType, types: set[Any]) -> Array:
         return build_integers(data, dtype, types)
     if dtypes.is_floating(dtype) and any(t is complex or getattr(t, "kind", "") == "c" for t in types):
         raise TypeError("must be real number, not complex")
-    return cpu.array(data, dtype=dtype)
+    return quietly(cpu.array, data, dtype)
 
 
 def build_integers(data: Any, dtype: DType, types: set[Any]) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow.backend import ArrayNamespace, cpu, dtypes
 from undertow.backend.interface import Array, DType
+from undertow.backend.silence import quietly
 from undertow.compiled import core
 from undertow.ops.arguments.sizes import broadcast_problem
 from undertow.tensor import Extra, Tensor, torch_function
@@ -17,7 +18,7 @@ def number_tensor(number: Any) -> Tensor:
     """A Python number as a 0-d tensor that yields to every other operand in type promotion."""
     category = dtypes.NUMBER_CATEGORY[next(t for t in NUMBERS if isinstance(number, t))]
     dtype = {2: dtypes.float64, 3: dtypes.complex128}.get(category, dtypes.number_dtype(category))
-    tensor = Tensor(cpu.asarray(number, dtype=dtype), cpu)
+    tensor = Tensor(quietly(cpu.asarray, number, dtype), cpu)
     tensor._extra = Extra()
     tensor._extra.is_number = True
     return tensor
@@ -204,7 +205,7 @@ if core is not None:
 def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:
     """The operands' arrays, cast to their common dtype."""
     dtype = common_dtype(operands, policy)
-    return [o._array if o._array.dtype is dtype else o._array.astype(dtype) for o in operands]
+    return [o._array if o._array.dtype is dtype else quietly(o._array.astype, dtype) for o in operands]
 
 
 def promote_number(array: Array, number: Any, policy: str) -> Array:

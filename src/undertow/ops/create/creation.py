@@ -10,10 +10,12 @@ import math
 import operator
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.create.convert import convert
@@ -143,6 +145,8 @@ def new_from(data: Any, dtype: DType | None, device: Device | None, requires_gra
         xp = data._xp if device is None else namespace_of(device)
         array = data._array if xp is data._xp else xp.take_over(data._array)
         return leaf(xp.array(array, dtype=dtype), xp, requires_grad)
+    if hasattr(data, "__cuda_array_interface__"):
+        return new_from(on_its_gpu(data), dtype, device, requires_grad)
     xp = namespace_of(device)
     array = foreign.read(data, dtype)
     return leaf(array if xp is cpu else xp.asarray(array), xp, requires_grad)
@@ -161,11 +165,20 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         dtype = dtypes.as_dtype(dtype, "as_tensor")
     if isinstance(data, Tensor):
         return convert(data, dtype, data._xp if device is None else namespace_of(device))
+    if hasattr(data, "__cuda_array_interface__"):
+        shared = on_its_gpu(data)
+        return convert(shared, dtype, shared._xp if device is None else namespace_of(device))
     xp = namespace_of(device)
     if xp is cpu and isinstance(data, cpu.ndarray):
         array = foreign.adopt(data)
-        return share(array if dtype is None else array.astype(dtype, copy=False))
+        return share(array if dtype is None else cpu.astype(array, dtype, copy=False))
     return new_from(data, dtype, device, False)
+
+
+def on_its_gpu(data: Any) -> Tensor:
+    """A tensor on memory of a GPU that another library has."""
+    array = import_module("undertow.backend.cuda.exchange").from_interface(data)
+    return leaf(array, array.namespace, False)
 
 
 def share(array: Array) -> Tensor:
@@ -208,6 +221,10 @@ def asarray(
     """The object as a tensor. copy: True always, None if needed, False never (ValueError if it would be needed).
 
     requires_grad None keeps what a tensor has, False detaches it.
+
+    >>> import undertow as ut
+    >>> ut.asarray([1.0, 2.0])
+    tensor([1., 2.])
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype, "asarray")
     if copy is False:
@@ -239,7 +256,12 @@ def _asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, require
 
 @composite
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...)."""
+    """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...).
+
+    >>> import undertow as ut
+    >>> ut.frombuffer(bytearray(8), dtype=ut.int32)
+    tensor([0, 0], dtype=undertow.int32)
+    """
     array = cpu.frombuffer(buffer, dtype=dtypes.as_dtype(dtype, "frombuffer"), count=count, offset=offset)
     shared = share(array)
     return leaf(shared._array, cpu, True) if requires_grad else shared
@@ -350,7 +372,7 @@ def full(
         dtype = foreign.dtype_of_number(number)
     dtype = dtypes.as_dtype(dtype, "full")
     array = xp.empty(sequence_shape("full", size), dtype)
-    array.fill(fit(number, dtype))
+    quietly(array.fill, fit(number, dtype))
     return leaf(array, xp, requires_grad)
 
 
@@ -365,7 +387,12 @@ def empty_strided(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor whose memory is not initialised, with these strides (in elements)."""
+    """A tensor whose memory is not initialised, with these strides (in elements).
+
+    >>> import undertow as ut
+    >>> ut.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     xp = namespace_of(device)
     dtype = float_dtype(dtype, "empty_strided")
     shape, strides = sequence_shape("empty_strided", size), tuple([operator.index(s) for s in stride])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.ops.create.creation import (
     as_number,
     empty,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def _filled(xp: Namespace, input: Array, fill_value: Any, dtype: DType, order: str) -> Array:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
-    out.fill(fill_value)
+    quietly(out.fill, fill_value)
     return out
 
 
@@ -146,7 +147,12 @@ adapter("full_like")(full_like)
 def new_tensor(
     input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
-    """`tensor(data)` with the dtype and device of `input`."""
+    """`tensor(data)` with the dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).new_tensor([1, 2])
+    tensor([1., 2.])
+    """
     if isinstance(data, Tensor):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -174,25 +180,45 @@ def _in_each_example(input: Tensor, made: Tensor) -> Tensor:
 
 @composite(variants="method")
 def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
-    """`empty` with the dtype and device of `input`."""
+    """`empty` with the dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).new_empty((2, 3)).shape
+    undertow.Size([2, 3])
+    """
     return _in_each_example(input, empty(*shape, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
-    """`zeros` with the dtype and device of `input`."""
+    """`zeros` with the dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1, dtype=ut.float64).new_zeros(2)
+    tensor([0., 0.], dtype=undertow.float64)
+    """
     return _in_each_example(input, zeros(*shape, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
-    """`ones` with the dtype and device of `input`."""
+    """`ones` with the dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1, dtype=ut.float64).new_ones(2)
+    tensor([1., 1.], dtype=undertow.float64)
+    """
     return _in_each_example(input, ones(*shape, **_options_of(input, options)))
 
 
 @composite(variants="method")
 def new_full(input: Tensor, size: int | Sequence[int], fill_value: Any, **options: Any) -> Tensor:
-    """`full` with the dtype and device of `input`."""
+    """`full` with the dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).new_full((2,), 7.0)
+    tensor([7., 7.])
+    """
     return _in_each_example(input, full(size, fill_value, **_options_of(input, options)))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import as_int, as_number, leaf
 from undertow.ops.declare import composite
@@ -46,7 +47,7 @@ def arange(
     if dtypes.kind_of(dtype) not in "iuf":
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SCALAR_NAMES[dtype]}'")
     xp = namespace_of(device)
-    return leaf(_range_array(bounds, dtype, xp), xp, requires_grad)
+    return leaf(quietly(_range_array, bounds, dtype, xp), xp, requires_grad)
 
 
 def _range_dtype(bounds: list[Any]) -> DType:
@@ -94,7 +95,7 @@ def linspace(
     tensor([0.0000, 0.5000, 1.0000])
     """
     dtype, values, xp = _spaced("linspace", start, end, steps, dtype, device)
-    return leaf(values.astype(dtype, copy=False), xp, requires_grad)
+    return leaf(xp.astype(values, dtype, copy=False), xp, requires_grad)
 
 
 @composite(out=True)

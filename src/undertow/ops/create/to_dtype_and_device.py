@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
-from undertow.backend.interface import DType
+from undertow.backend.interface import DType, non_blocking
 from undertow.backend.memory_order import is_channels_last
 from undertow.ops.create.convert import convert
 from undertow.ops.create.typed_tensors import TensorType
 from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.splitting import unbind
+from undertow.scopes import call_with
 from undertow.tensor import Tensor
 from undertow.tensor.facts import contiguous_format, is_laid_out, type_name
 
@@ -31,9 +32,10 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """
     if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.AnyDtype):
         return convert(self, dtypes.as_dtype(args[0], "to"), self._xp)
-    dtype, device, copy, format = to_arguments(*args, **kwargs)
+    dtype, device, copy, format, goes_on = to_all_arguments(*args, **kwargs)
     xp = self._xp if device is None else namespace_of(device)
-    result = convert(self, None if dtype is None else dtypes.as_dtype(dtype, "to"), xp)
+    dtype = None if dtype is None else dtypes.as_dtype(dtype, "to")
+    result = call_with(non_blocking, True, convert, self, dtype, xp) if goes_on else convert(self, dtype, xp)
     if result is self and copy:
         result = clone(self)
     return in_order(result, format, self)
@@ -41,6 +43,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """dtype, device, copy and memory format from any of the forms of `to`."""
+    return to_all_arguments(*args, **kwargs)[:4]
+
+
+def to_all_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any, bool]:
+    """The same, and non_blocking."""
     first = args[0] if args else kwargs.pop("other", None)
     if isinstance(first, Tensor):
         names = ["other", "non_blocking", "copy"]
@@ -59,7 +66,7 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         )
     if isinstance(first, Tensor):
         given |= {"dtype": first._array.dtype, "device": first._xp.device}
-    return given.get("dtype"), given.get("device"), flags[1], given.get("memory_format")
+    return given.get("dtype"), given.get("device"), flags[1], given.get("memory_format"), flags[0]
 
 
 def _is_device(value: Any) -> bool:
@@ -94,7 +101,12 @@ CASTS = {
 
 
 def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor as bfloat16: itself if it is that already."""
+    """The tensor as bfloat16: itself if it is that already.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).bfloat16()
+    tensor([1.], dtype=undertow.bfloat16)
+    """
     return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format, self)
 
 
@@ -124,7 +136,12 @@ def dtype_of_type_name(name: str) -> DType:
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor with the dtype and on the device of another."""
+    """The tensor with the dtype and on the device of another.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).type_as(ut.tensor([1]))
+    tensor([1])
+    """
     return convert(self, other._array.dtype, other._xp)
 
 
@@ -137,7 +154,8 @@ def cuda(
     self: Tensor, device: Device | str | int | None = None, non_blocking: bool = False, memory_format: Any = None
 ) -> Tensor:
     """The tensor on a GPU, if there is one."""
-    return to(self, "cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+    device = "cuda" if device is None else Device("cuda", device) if isinstance(device, int) else device
+    return to(self, device, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _iterate(self: Tensor) -> Iterator[Tensor]:

@@ -126,6 +126,11 @@ def composite(function: Callable[..., Any] | None = None, **options: Any) -> Any
 
 
 def register(op: Op) -> Any:
+    """Make the function of an operation, and the name by which rules reach it.
+
+    From here on `xp.name` is `forward` where a rule is given arrays, and the function itself where it is given tensors
+    (`recorded_namespace`). Where NumPy has a function of that name, `xp.name` is NumPy's on arrays.
+    """
     if op.name in REGISTRY:
         raise TypeError(f"the operation {op.name!r} is declared twice")
     (build_variadic if op.kind == "variadic" else build)(op)

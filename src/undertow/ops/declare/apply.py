@@ -21,13 +21,14 @@ from weakref import ref
 from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.memory_order import arranged
+from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, wide, wide_dtype, widened
+from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, stays, wide, wide_dtype, widened
 from undertow.ops.arguments.operands import (
     ForeignOperandError,
     as_operands,
@@ -119,7 +120,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
 
     # forward
     try:
-        out = form.forward(xp, *arrays)
+        out = quietly(form.forward, xp, *arrays)
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
@@ -129,7 +130,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         half = half or widen_again(form, arrays)
         try:
-            out = form.forward(xp, *arrays)
+            out = quietly(form.forward, xp, *arrays)
         except NoValuesError:
             out = xp.outcome_of(form.op.name, form.forward, arrays)
     if form.moves_to is not None:
@@ -233,6 +234,8 @@ def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
         return None  # as almost always
     asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
     if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
+        return None
+    if xp.half_forwards and asked is None and stays(xp.half_forwards, form.op, [arrays[k] for k in places]):
         return None
     given = dict(zip(form.op.ordered, arrays, strict=True))
     leading = (form.edge_names or form.input_names)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from undertow.backend import cpu
 from undertow.backend.public_dtypes import dtype
+from undertow.backend.silence import QUIET, errors_variable
 from undertow.compiled import core
 from undertow.graph import user_lines
 from undertow.graph.accumulate import AccumulateGrad, leaf_edge, resolve_leaves
@@ -24,10 +25,10 @@ if core is not None:
         AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
         extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
         INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
-        sequence=sequence, current_edge=recorded_edge, leaf_edge=leaf_edge,
+        sequence=sequence, recorded_edge=recorded_edge, leaf_edge=leaf_edge,
         resolve_leaves=resolve_leaves, unpack_input=unpack_input, unpack_output=unpack_output,
         own_files=OWN_FILES, cpu=cpu, recorded=recorded, VersionCounter=VersionCounter, counter_of=counter_of,
-        StreamExtra=StreamExtra, extra_on=extra_on,
-        own_edge=current_edge, PublicDtype=dtype, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
+        StreamExtra=StreamExtra, extra_on=extra_on, errors_variable=errors_variable, QUIET=QUIET, ufunc=cpu.ufunc,
+        current_edge=current_edge, PublicDtype=dtype, rebase_history=rebase_history, MULTIPLE_OUTPUTS=MULTIPLE_OUTPUTS,
     )  # fmt: skip
     user_lines.tell(core.take_sites)

@@ -16,10 +16,11 @@ from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import freed_error
-from undertow.graph.saved import Freed, OperationNode, SavedTensor
+from undertow.graph.operation_node import OperationNode
+from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.modes import current
-from undertow.ops.arguments.half_precision import is_narrow, rounded, wide
+from undertow.ops.arguments.half_precision import is_narrow, rounded, stays, wide
 from undertow.ops.arguments.operands import as_operand, promote, same_device
 from undertow.ops.declare import formula
 from undertow.ops.declare.recorded_namespace import recorded
@@ -116,8 +117,10 @@ def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> 
     dtype = arrays[0].dtype
     if op.promote and any([a.dtype is not dtype for a in arrays]):
         arrays = promote(tuple(tensors), op.promote)
-    half = arrays[0].dtype if is_narrow(arrays[0]) else None
-    arrays = wide(arrays)
+    half = None
+    if not (xp.half_forwards and stays(xp.half_forwards, op, arrays)):
+        half = arrays[0].dtype if is_narrow(arrays[0]) else None
+        arrays = wide(arrays)
 
     # forward
     try:

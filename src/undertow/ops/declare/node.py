@@ -8,8 +8,9 @@ from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import NoValuesError
 from undertow.graph.node import space_of
-from undertow.graph.saved import DeclaredNode, Freed, unpack_input, unpack_output
-from undertow.ops.arguments.half_precision import wide
+from undertow.graph.operation_node import DeclaredNode
+from undertow.graph.saved import Freed, unpack_input, unpack_output
+from undertow.ops.arguments.half_precision import stays, wide
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.saved_attributes import FURTHER
 from undertow.tensor import Tensor
@@ -39,7 +40,7 @@ class PrimitiveNode(DeclaredNode):
             for slot in self.saved_slots:
                 setattr(self, slot, keep)
         kept.extend(self.params)
-        if xp is not recorded:
+        if xp is not recorded and not (xp.half_rules and stays(xp.half_rules, form.op, [grad, *kept])):
             grad, kept = wide(grad), wide(kept)
         try:
             return self.gradients(form, xp, grad, edges, kept)

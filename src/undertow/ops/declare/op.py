@@ -28,7 +28,7 @@ class Op:
     kind      "primitive", "variadic", "view", "nondifferentiable" or "composite"
     inputs    names of the tensor arguments; `edges` those among them that can have a gradient
     params    names of the other arguments
-    variants  name -> where programs find it (variants.py): its own name and the aliases
+    variants  name -> where programs find it (read_variants): its own name and the aliases
     form      what a call has to know, and `node_class`, what it is recorded as; both made when first needed
     """
 

@@ -2,7 +2,7 @@
 
 It has the same names as a backend's ArrayNamespace, but takes and returns tensors, and records. Operations join it as
 they are declared, under their own name; where NumPy has a function of the same name with other arguments, or another
-name for the same thing, an adapter below speaks NumPy's form.
+name for the same thing, an `adapter(...)` beside the operation speaks NumPy's form.
 """
 
 from __future__ import annotations

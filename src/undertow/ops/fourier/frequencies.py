@@ -63,7 +63,12 @@ def fft_rfftfreq(
     device: Device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The frequencies that the elements of `rfft` stand for."""
+    """The frequencies that the elements of `rfft` stand for.
+
+    >>> import undertow as ut
+    >>> ut.fft.rfftfreq(4)
+    tensor([0.0000, 0.2500, 0.5000])
+    """
     n, d = as_int("fft_rfftfreq", "n", n), as_number("fft_rfftfreq", "d", d)
     return _frequencies("rfftfreq", n, d, dtype, device, requires_grad, 0, n // 2 + 1)
 
@@ -88,5 +93,10 @@ def fft_fftshift(input: Array, dim: Any = None) -> Tensor:
 @composite(out=False)
 @numpy_spelling
 def fft_ifftshift(input: Array, dim: Any = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> import undertow as ut
+    >>> ut.fft.ifftshift(ut.arange(4))
+    tensor([2, 3, 0, 1])
+    """
     return _shifts(as_operand("ifftshift", "input", input), dim, -1)

@@ -176,6 +176,10 @@ def stft(
     """Fourier transforms of overlapping stretches of a signal, (time) or (batch, time): frequencies by stretches.
 
     hop_length  how far apart they are (n_fft // 4); center: they are centred, on a signal that is padded
+
+    >>> import undertow as ut
+    >>> ut.stft(ut.ones(8), 4, window=ut.ones(4), return_complex=True).shape
+    undertow.Size([3, 9])
     """
     input = as_operand("stft", "input", input)
     hop = n_fft // 4 if hop_length is None else hop_length

@@ -272,14 +272,24 @@ def fft_fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None 
 @composite
 @numpy_spelling
 def fft_ifft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `fft`."""
+    """The inverse of `fft`.
+
+    >>> import undertow as ut
+    >>> ut.fft.ifft(ut.tensor([4.0, 0.0, 0.0, 0.0]))
+    tensor([1.-0.j, 1.-0.j, 1.-0.j, 1.-0.j])
+    """
     return _complex_1d("ifft", input, n, dim, norm, False)
 
 
 @composite
 @numpy_spelling
 def fft_rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The first n // 2 + 1 elements of the Fourier transform of a real signal; the rest mirrors them."""
+    """The first n // 2 + 1 elements of the Fourier transform of a real signal; the rest mirrors them.
+
+    >>> import undertow as ut
+    >>> ut.fft.rfft(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([ 6.0000+0.0000j, -1.5000+0.8660j])
+    """
     return _real_1d("rfft", input, n, dim, norm, True, True)
 
 
@@ -298,14 +308,24 @@ def fft_irfft(input: Array, n: int | None = None, dim: int = -1, norm: str | Non
 @composite
 @numpy_spelling
 def fft_hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The (real) Fourier transform of a signal with Hermitian symmetry, of which the input is the first half."""
+    """The (real) Fourier transform of a signal with Hermitian symmetry, of which the input is the first half.
+
+    >>> import undertow as ut
+    >>> ut.fft.hfft(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([ 8., -2.,  0., -2.])
+    """
     return _hermitian_1d("hfft", input, n, dim, norm, True)
 
 
 @composite
 @numpy_spelling
 def fft_ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `hfft`: half of a signal with Hermitian symmetry."""
+    """The inverse of `hfft`: half of a signal with Hermitian symmetry.
+
+    >>> import undertow as ut
+    >>> ut.fft.ihfft(ut.tensor([1.0, 2.0]))
+    tensor([ 1.5000-0.j, -0.5000-0.j])
+    """
     return _real_1d("ihfft", input, n, dim, norm, False, True)
 
 
@@ -382,75 +402,141 @@ def fft_fftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = No
 @composite
 @numpy_spelling
 def fft_ifftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    >>> import undertow as ut
+    >>> ut.fft.ifftn(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 2.5000+0.j, -0.5000+0.j],
+            [-1.0000+0.j,  0.0000+0.j]])
+    """
     return _complex_nd("ifftn", input, s, dim, norm, False)
 
 
 @composite
 @numpy_spelling
 def fft_rfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """`fftn` of a real signal: of the last dimension, only the half that decides the other."""
+    """`fftn` of a real signal: of the last dimension, only the half that decides the other.
+
+    >>> import undertow as ut
+    >>> ut.fft.rfftn(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
     return _real_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_irfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """The inverse of `rfftn`."""
+    """The inverse of `rfftn`.
+
+    >>> import undertow as ut
+    >>> ut.fft.irfftn(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 2.5000, -0.5000],
+            [-1.0000,  0.0000]])
+    """
     return _inverse_real_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_hfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """The (real) `fftn` of a signal with Hermitian symmetry, of which the input is half."""
+    """The (real) `fftn` of a signal with Hermitian symmetry, of which the input is half.
+
+    >>> import undertow as ut
+    >>> ut.fft.hfftn(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10., -2.],
+            [-4.,  0.]])
+    """
     return _hermitian_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_ihfftn(input: Array, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """The inverse of `hfftn`."""
+    """The inverse of `hfftn`.
+
+    >>> import undertow as ut
+    >>> ut.fft.ihfftn(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 2.5000-0.j, -0.5000-0.j],
+            [-1.0000+0.j,  0.0000+0.j]])
+    """
     return _inverse_hermitian_nd(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_fft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`fftn` along the last two dimensions."""
+    """`fftn` along the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.fft.fft2(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
     return fft_fftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_ifft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`ifftn` along the last two dimensions."""
+    """`ifftn` along the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.fft.ifft2(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 2.5000+0.j, -0.5000+0.j],
+            [-1.0000+0.j,  0.0000+0.j]])
+    """
     return fft_ifftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_rfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`rfftn` along the last two dimensions."""
+    """`rfftn` along the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.fft.rfft2(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
     return fft_rfftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_irfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`irfftn` along the last two dimensions."""
+    """`irfftn` along the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.fft.irfft2(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 2.5000, -0.5000],
+            [-1.0000,  0.0000]])
+    """
     return fft_irfftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_hfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`hfftn` along the last two dimensions."""
+    """`hfftn` along the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.fft.hfft2(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10., -2.],
+            [-4.,  0.]])
+    """
     return fft_hfftn(input, s, dim, norm)
 
 
 @composite
 @numpy_spelling
 def fft_ihfft2(input: Array, s: Any = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`ihfftn` along the last two dimensions."""
+    """`ihfftn` along the last two dimensions.
+
+    >>> import undertow as ut
+    >>> ut.fft.ihfft2(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 2.5000-0.j, -0.5000-0.j],
+            [-1.0000+0.j,  0.0000+0.j]])
+    """
     return fft_ihfftn(input, s, dim, norm)

@@ -8,11 +8,13 @@ Everything else, errors included, is left to the general way in index/getitem.py
 from __future__ import annotations
 
 import sys
+from operator import setitem
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.silence import quietly
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
@@ -130,7 +132,7 @@ def assign(tensor: Tensor, index: Any, value: Array) -> bool:
     try:
         if is_tensor and tensor._xp.may_share_memory(tensor._array, value._array):
             return _assign_own_memory(tensor, tensor._array[key], value._array)
-        tensor._array[key] = value._array if is_tensor else value
+        quietly(setitem, tensor._array, key, value._array if is_tensor else value)
     except (IndexError, ValueError):
         return False
     counter_of(tensor).bump("__setitem__")
@@ -227,7 +229,7 @@ def _count_assignment(base: Tensor, node: Assignment) -> None:
     """Count a version, and note the line of the program with the counter and the node."""
     extra = base._extra
     counter: Any = counter_of(base) if extra is None or extra.counter is None else extra.counter
-    frame = getframe(4)  # who assigned, past this function, record_assignment, assign and setitem
+    frame = getframe(4)  # who assigned, past this function, _record_assignment, assign and setitem
     if OWN_FILES[frame.f_code.co_filename]:
         frame = user_frame(frame)
     counter.value += 1

@@ -12,14 +12,14 @@ from undertow.ops.arguments.sizes import broadcast_shapes
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.along_one_dim import along
-from undertow.ops.index.index_select import cast_number
-from undertow.ops.index.positions import (
+from undertow.ops.index.index_arrays import (
     add_flat,
     check_wrapping_range,
     from_front,
     last_at,
     positions_of,
 )
+from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.scatter_reduce import fitted, scatter_reduce
 from undertow.ops.views.dimensions import broadcast_to
 from undertow.ops.views.reshape import reshape

@@ -15,9 +15,9 @@ from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
 from undertow.ops.index.basic_setitem import assign
+from undertow.ops.index.index_arrays import set_at
 from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import Places, check_values, index_op, key_of, write_op
-from undertow.ops.index.positions import set_at
 from undertow.ops.inplace.forms import check_in_place, copy_, in_place, unlock
 from undertow.ops.inplace.overlap import refuse_overlap
 from undertow.ops.views.dimensions import alias, broadcast_to, unsqueeze
@@ -244,7 +244,7 @@ def dimensions_taken(item: Any) -> int:
     return 0 if item is None or item is Ellipsis or type(item) is bool else 1
 
 
-# ---- writing
+# ---- with index tensors, as functions
 
 
 @composite(variants="")

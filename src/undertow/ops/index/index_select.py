@@ -13,8 +13,7 @@ from undertow.ops.declare import adapter, composite, nondifferentiable, primitiv
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
-from undertow.ops.index.index_tensors import recorded_index_at
-from undertow.ops.index.positions import (
+from undertow.ops.index.index_arrays import (
     ALL,
     INTEGERS,
     add_at,
@@ -25,6 +24,7 @@ from undertow.ops.index.positions import (
     set_at,
     taken,
 )
+from undertow.ops.index.index_tensors import recorded_index_at
 
 LONG = (dtypes.int64,)
 

@@ -20,7 +20,7 @@ from undertow.ops.declare.apply import build as build_op
 from undertow.ops.declare.formula import Argument, Call, Constant, NamespaceItself, Several, taking
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, loop
-from undertow.ops.index.positions import (
+from undertow.ops.index.index_arrays import (
     ALL,
     add_at,
     broadcast_shape,

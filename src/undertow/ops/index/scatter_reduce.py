@@ -16,11 +16,11 @@ from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.index.getitem import getitem
-from undertow.ops.index.index_select import check_source, check_vector
-from undertow.ops.index.positions import (
+from undertow.ops.index.index_arrays import (
     add_flat,
     positions_of,
 )
+from undertow.ops.index.index_select import check_source, check_vector
 from undertow.ops.views.reshape import reshape
 
 UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}

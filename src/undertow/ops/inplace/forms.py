@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.compiled import shortcut
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
@@ -225,10 +226,10 @@ def write_ufunc(tensor: Tensor, op: Op, args: tuple[Any, ...], kwargs: dict[str,
             return False
         operands.append(value)
     if values.get("alpha", 1) != 1:
-        operands[1] = times_alpha(array, operands[1], values["alpha"])
+        operands[1] = quietly(times_alpha, array, operands[1], values["alpha"])
         if getattr(operands[1], "dtype", array.dtype) is not array.dtype:
             return False
-    getattr(xp, op.ufunc)(*operands, array)  # type: ignore[arg-type]
+    quietly(getattr(xp, op.ufunc), *operands, array)  # type: ignore[arg-type]
     counter_of(tensor).bump(name)
     return True
 
@@ -466,6 +467,6 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         return overwrite_expanded(self, _record_fill, value)
     if not simple:
         return _record_fill(self, value)
-    self._array.fill(value)
+    quietly(self._array.fill, value)
     counter_of(self).bump("fill_")
     return self

@@ -14,12 +14,22 @@ from undertow.tensor.tensor import requires_grad
 
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Replace each element by what a Python function makes of it. For tensors of which no gradient is asked."""
+    """Replace each element by what a Python function makes of it. For tensors of which no gradient is asked.
+
+    >>> import undertow as ut
+    >>> ut.tensor([1.0, 2.0]).apply_(lambda x: x + 1)
+    tensor([2., 3.])
+    """
     return _write_each(self, "apply_", [self], callable)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Replace each element by what a Python function makes of it and its counterpart in another tensor."""
+    """Replace each element by what a Python function makes of it and its counterpart in another tensor.
+
+    >>> import undertow as ut
+    >>> ut.tensor([1.0]).map_(ut.tensor([2.0]), lambda x, y: x + y)
+    tensor([3.])
+    """
     return _write_each(self, "map_", [self, tensor], callable)
 
 
@@ -81,7 +91,13 @@ def is_shared(self: Tensor) -> bool:
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """Set the elements whose indices are all equal; with `wrap`, those of a tall matrix once more below each square."""
+    """Set the elements whose indices are all equal; with `wrap`, those of a tall matrix once more below each square.
+
+    >>> import undertow as ut
+    >>> ut.zeros(2, 2).fill_diagonal_(1.0)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     shape = self._array.shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1: fill_diagonal_ needs a matrix")

@@ -171,6 +171,10 @@ def set_(
 
     Memory is shared from then on, but not the version counter: a change through one of the two is not noticed by
     graphs that saved the other.
+
+    >>> import undertow as ut
+    >>> ut.zeros(1).set_(ut.ones(2))
+    tensor([1., 1.])
     """
     if isinstance(source, Storage):
         source = all_of(source, self._array.dtype)
@@ -230,6 +234,10 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
 
     `memory_format` says in which order the new sizes go through the memory. Counts as a change only if it changes
     anything. Tensors of which a gradient is asked cannot be resized.
+
+    >>> import undertow as ut
+    >>> ut.arange(4).resize_(2).shape
+    undertow.Size([2])
     """
     size = ints(sizes)
     if requires_grad(self) and not current().inference:

@@ -61,7 +61,13 @@ cholesky_lower = primitive(
 
 @composite(order="columns")
 def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
-    """The lower triangular L with L L^H = input (or the upper L^H), for Hermitian positive-definite matrices."""
+    """The lower triangular L with L L^H = input (or the upper L^H), for Hermitian positive-definite matrices.
+
+    >>> import undertow as ut
+    >>> ut.linalg.cholesky(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    tensor([[2.0000, 0.0000],
+            [1.0000, 1.4142]])
+    """
     factor = cholesky_lower(input)
     return adjoint(recorded, factor) if upper else factor
 

@@ -96,7 +96,12 @@ def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
 
 @composite
 def linalg_eigvalsh(A: Array, UPLO: str = "L") -> Array:
-    """The eigenvalues of Hermitian matrices, in ascending order."""
+    """The eigenvalues of Hermitian matrices, in ascending order.
+
+    >>> import undertow as ut
+    >>> ut.linalg.eigvalsh(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    tensor([1.4384, 5.5616])
+    """
     return linalg_eigh(A, UPLO).eigenvalues
 
 
@@ -155,7 +160,12 @@ eig_factors = primitive(
 
 @composite
 def linalg_eig(A: Array) -> Any:
-    """The complex eigenvalues and eigenvectors (columns of length 1) of square matrices, in no particular order."""
+    """The complex eigenvalues and eigenvectors (columns of length 1) of square matrices, in no particular order.
+
+    >>> import undertow as ut
+    >>> ut.linalg.eig(ut.tensor([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
+    tensor([0.+1.j, 0.-1.j])
+    """
     return return_types.linalg_eig(eig_factors(as_operand("linalg.eig", "A", A)))
 
 

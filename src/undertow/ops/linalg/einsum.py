@@ -14,7 +14,7 @@ from numbers import Integral
 from string import ascii_letters
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import cpu, dtypes, stacks
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import laid_out, nesting
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
@@ -78,7 +78,7 @@ def contract(xp: Namespace, input: Array, other: Array, equation: str) -> Array:
         ]
         return laid_out(out, nesting(out.shape, strides))
     if plan.batch == 0:
-        product = left.reshape(n, k).dot(right.reshape(k, m))
+        product = stacks.dot(left.reshape(n, k), right.reshape(k, m))
     else:
         product = xp.matmul(left.reshape(*batch, n, k), right.reshape(*batch, k, m))
     return product.reshape(batch + own + others_own).transpose(plan.output_order)

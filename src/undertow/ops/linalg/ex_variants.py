@@ -60,7 +60,12 @@ def linalg_inv_ex(A: Array, *, check_errors: bool = False) -> Any:
 @composite
 @example_by_example
 def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
-    """The X with A X = B, and a number for each matrix that is not 0 if there is none."""
+    """The X with A X = B, and a number for each matrix that is not 0 if there is none.
+
+    >>> import undertow as ut
+    >>> ut.linalg.solve_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]]), ut.tensor([8.0, 8.0])).result
+    tensor([1., 2.])
+    """
     A, B = as_operand("linalg.solve_ex", "A", A), as_operand("linalg.solve_ex", "B", B)
     solve = lambda A: linalg_solve(A, B, left=left)
     report = _with_report(A, first_zero_pivot, check_errors, solve, are_vectors(A, B))
@@ -70,7 +75,12 @@ def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool
 @composite
 @example_by_example
 def linalg_cholesky_ex(input: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite."""
+    """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite.
+
+    >>> import undertow as ut
+    >>> ut.linalg.cholesky_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info
+    tensor(0, dtype=undertow.int32)
+    """
     input = as_operand("linalg.cholesky_ex", "input", input)
     factor = lambda A: linalg_cholesky(A, upper=upper)
     return return_types.linalg_cholesky_ex(_with_report(input, _first_bad_minor, check_errors, factor))

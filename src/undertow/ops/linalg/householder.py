@@ -107,6 +107,11 @@ def linalg_householder_product(A: Array, tau: Array) -> Array:
     """The first columns of the product of reflections I - tau v v^H, whose vectors are the columns of A.
 
     Above the diagonal, and on it, the vectors are taken to be 0 and 1, as LAPACK stores them.
+
+    >>> import undertow as ut
+    >>> ut.linalg.householder_product(ut.zeros(2, 2), ut.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     A, tau = as_operand("householder_product", "A", A), as_operand("householder_product", "tau", tau)
     m, n = A.shape[-2:]

@@ -136,7 +136,12 @@ _ldl_factor = primitive(
 @composite
 @example_by_example
 def linalg_ldl_factor_ex(A: Array, *, hermitian: bool = False, check_errors: bool = False) -> Any:
-    """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero."""
+    """`linalg.ldl_factor` with a number for each matrix: 0, or that of the first pivot that is zero.
+
+    >>> import undertow as ut
+    >>> ut.linalg.ldl_factor_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info
+    tensor(0, dtype=undertow.int32)
+    """
     LD, pivots, info = _ldl_factor(as_operand("linalg.ldl_factor", "A", A), hermitian)
     if check_errors:
         _check_pivots(info._array)

@@ -149,6 +149,10 @@ def linalg_lu_factor(A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots).
 
     A zero on the diagonal of U, with which nothing could be solved, is an error; lu_factor_ex reports it instead.
+
+    >>> import undertow as ut
+    >>> ut.linalg.lu_factor(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).pivots
+    tensor([1, 2], dtype=undertow.int32)
     """
     LU, pivots = _packed_factors("linalg.lu_factor", A, pivot)
     _check_diagonal(LU._xp, LU._array)
@@ -206,7 +210,14 @@ def permutations(xp: Namespace, pivots: Array, m: int) -> Array:
 @composite(out=True, order="rows")
 @example_by_example
 def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty."""
+    """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty.
+
+    >>> import undertow as ut
+    >>> factors = ut.linalg.lu_factor(ut.eye(2))
+    >>> ut.lu_unpack(*factors).L
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     LU_data, LU_pivots = as_operand("lu_unpack", "LU_data", LU_data), as_operand("lu_unpack", "LU_pivots", LU_pivots)
     if unpack_pivots and LU_pivots.dtype != dtypes.int32:
         raise RuntimeError(
@@ -229,7 +240,14 @@ def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack
 @example_by_example
 @in_float32
 def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`."""
+    """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`.
+
+    >>> import undertow as ut
+    >>> factors = ut.linalg.lu_factor(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    >>> ut.linalg.lu_solve(*factors, ut.tensor([[8.0], [8.0]]))
+    tensor([[1.],
+            [2.]])
+    """
     turn = recorded.swapaxes
     if not left:
         solved = linalg_lu_solve(LU, pivots, recorded.conj(turn(B, -1, -2)), adjoint=not adjoint)
@@ -256,7 +274,12 @@ def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Array:
 @composite(order="columns rows")
 @example_by_example
 def linalg_lu_factor_ex(A: Array, *, pivot: bool = True, check_errors: bool = False) -> Any:
-    """`lu_factor`, and for each matrix the number of its first zero pivot, or 0."""
+    """`lu_factor`, and for each matrix the number of its first zero pivot, or 0.
+
+    >>> import undertow as ut
+    >>> ut.linalg.lu_factor_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info
+    tensor(0, dtype=undertow.int32)
+    """
     A = as_operand("linalg.lu_factor_ex", "A", A)
     info = reports(A, first_zero_pivot)
     if check_errors and info._array.any():

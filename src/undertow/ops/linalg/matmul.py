@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend import stacks
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
@@ -36,7 +37,7 @@ def multiply_matrices(xp: Namespace, input: Array, mat2: Array) -> Any:
     if mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
         return times_transposed(xp, input, mat2.T)
     try:
-        return input.dot(mat2)
+        return stacks.dot(input, mat2)
     except SparseConversionError:  # NumPy's dot knows nothing of sparse arrays
         return product(input, mat2)
 
@@ -50,7 +51,7 @@ def times_transposed(xp: Namespace, input: Array, weight: Array) -> Any:
         count = input.shape[0]
         if 2 * count <= weight.shape[0] and count * weight.size > 200_000 and count * input.itemsize <= 128:
             return xp.ascontiguousarray(weight.dot(input.T).T)
-    return input.dot(weight.T)
+    return stacks.dot(input, weight.T)
 
 
 def _multiply_vector(xp: Namespace, input: Array, vec: Array) -> Array:
@@ -184,7 +185,7 @@ def rows(xp: Namespace, x: Array) -> Array:
 def _multiply_stacks(xp: Namespace, input: Array, other: Array) -> Array:
     check_matmul(input, other)
     if other.ndim == 2:
-        return rows(xp, input).dot(other).reshape(*input.shape[:-1], other.shape[-1])
+        return stacks.dot(rows(xp, input), other).reshape(*input.shape[:-1], other.shape[-1])
     return xp.matmul(input, other)
 
 

@@ -109,6 +109,10 @@ def linalg_norm(
     """The vector norm of order `ord` of all elements or along one dimension, or the norm of matrices in two.
 
     Without `dim`, an order means the norm of a vector (1-d) or of a matrix (2-d).
+
+    >>> import undertow as ut
+    >>> ut.linalg.norm(ut.tensor([3.0, 4.0]))
+    tensor(5.)
     """
     A = as_operand("linalg.norm", "A", A)
     dims = None if dim is None else (dim,) if isinstance(dim, Integral) else tuple(dim)

@@ -207,5 +207,10 @@ def chain_matmul(*matrices: Any) -> Array:
 
 @composite
 def linalg_vecdot(x: Array, y: Array, *, dim: int = -1) -> Array:
-    """Inner products of vectors along a dimension; the first is conjugated."""
+    """Inner products of vectors along a dimension; the first is conjugated.
+
+    >>> import undertow as ut
+    >>> ut.linalg.vecdot(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))
+    tensor(14.)
+    """
     return sum_of(conj(x) * y, dim)

@@ -93,6 +93,11 @@ def linalg_qr(A: Array, mode: str = "reduced") -> Any:
 
     mode  "reduced": Q is n x k and R is k x m, for k = min(n, m); "complete": Q is square, which has a derivative only
           where that makes no difference; "r": R alone, without derivative
+
+    >>> import undertow as ut
+    >>> q, r = ut.linalg.qr(ut.tensor([[2.0, 1.0], [0.0, 1.0]]))
+    >>> ut.allclose(q @ r, ut.tensor([[2.0, 1.0], [0.0, 1.0]]))
+    True
     """
     A = as_operand("linalg.qr", "A", A)
     check_matrices("linalg.qr", A, square=False)

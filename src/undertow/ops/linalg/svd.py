@@ -178,7 +178,12 @@ def linalg_svd(A: Array, full_matrices: bool = True, *, driver: str | None = Non
 
 @composite
 def linalg_svdvals(A: Array, *, driver: str | None = None) -> Array:
-    """The singular values in descending order."""
+    """The singular values in descending order.
+
+    >>> import undertow as ut
+    >>> ut.linalg.svdvals(ut.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor([4., 3.])
+    """
     return linalg_svd(A, False, driver=driver).S
 
 

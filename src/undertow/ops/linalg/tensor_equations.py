@@ -40,7 +40,12 @@ def linalg_tensorinv(A: Array, ind: int = 2) -> Tensor:
 
 @composite
 def linalg_tensorsolve(A: Array, B: Array, dims: Sequence[int] | None = None) -> Tensor:
-    """The X with tensordot(A, X, X.ndim) = B; `dims` are moved to the end of A first."""
+    """The X with tensordot(A, X, X.ndim) = B; `dims` are moved to the end of A first.
+
+    >>> import undertow as ut
+    >>> ut.linalg.tensorsolve(2 * ut.eye(2), ut.ones(2))
+    tensor([0.5000, 0.5000])
+    """
     A, B = as_operand("linalg.tensorsolve", "A", A), as_operand("linalg.tensorsolve", "B", B)
     if dims is not None:
         A = moveaxis(A, tuple(dims), tuple(range(-len(dims), 0)))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.interface import Array, DType
-from undertow.graph.saved import note
+from undertow.graph.operation_node import note
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.declare import REGISTRY, names_with

@@ -7,7 +7,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import loop
-from undertow.ops.index.positions import INTEGERS, check_range, taken
+from undertow.ops.index.index_arrays import INTEGERS, check_range, taken
 
 
 def _embedding_array(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
@@ -20,6 +20,9 @@ from undertow.ops.pointwise.arithmetic import add
 def _apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None = None) -> Any:
     if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
         _check_linear(input, weight, bias)
+    found = None if bias is None or xp is cpu else kernels.linear(xp, input, weight, bias)
+    if found is not None:
+        return found
     if input.ndim <= 2 or weight.ndim == 1:
         out = times_transposed(xp, input, weight)
     else:

@@ -74,9 +74,14 @@ def _softmax_or_zeros(xp: Namespace, input: Array, dim: int, dtype: DType | None
     input = input if dtype is None else input.astype(dtype)
     if input.size == 0:
         return input.copy()
+    found = kernels.softmax_rows_of(xp, input, False, True) if row_kernels.is_last(dim, input.ndim) else None
+    if found is not None:
+        return found
+    with xp.errstate(invalid="ignore"):
+        out = normalized_exponentials(xp, input, dim, None)
+    if not xp.isnan(xp.moveaxis(out, dim, 0)[0] if input.ndim else out).any():
+        return out  # of a row that is -inf throughout, all would be NaN
     hidden = xp.maximum.reduce(input, _axis_of(dim, input.ndim), None, None, True) == -math.inf
-    if not hidden.any():
-        return normalized_exponentials(xp, input, dim, None)
     zero = input.dtype.type(0)
     return xp.where(hidden, zero, normalized_exponentials(xp, xp.where(hidden, zero, input), dim, None))
 
@@ -96,6 +101,11 @@ _safe_softmax = primitive(
 def softmax_gradient(xp: Namespace, grad_output: Array, output: Array, dim: int) -> Array:
     if _in_rows(xp, output, dim):
         return row_kernels.softmax_gradient(grad_output, output)
+    found = (
+        kernels.softmax_rows_slope(xp, grad_output, output, False) if row_kernels.is_last(dim, output.ndim) else None
+    )
+    if found is not None:
+        return found
     product = grad_output * output
     return product - output * xp.add.reduce(product, _axis_of(dim, output.ndim), None, None, True)
 
@@ -167,6 +177,9 @@ log_softmax = primitive(
 def log_softmax_gradient(xp: Namespace, grad_output: Array, output: Array, dim: int) -> Array:
     if _in_rows(xp, output, dim):
         return row_kernels.log_softmax_gradient(grad_output, output)
+    found = kernels.softmax_rows_slope(xp, grad_output, output, True) if row_kernels.is_last(dim, output.ndim) else None
+    if found is not None:
+        return found
     return grad_output - xp.exp(output) * xp.add.reduce(grad_output, _axis_of(dim, output.ndim), None, None, True)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.silence import quietly
 from undertow.modes import Interceptor, current
 from undertow.ops.create.creation import as_int, as_shape, float_dtype, leaf, sequence_shape
 from undertow.ops.create.like import made_like
@@ -50,7 +51,7 @@ def drawn_on(
 ) -> Tensor:
     """A new tensor of random numbers; on the meta device nothing is drawn."""
     xp = namespace_of(device)
-    return leaf(xp.empty(shape, dtype) if xp.device.type == "meta" else numbers(), xp, requires_grad)
+    return leaf(xp.empty(shape, dtype) if xp.device.type == "meta" else quietly(numbers), xp, requires_grad)
 
 
 @composite(out=True, random="new")
@@ -483,7 +484,12 @@ _fill_bernoulli = in_place("bernoulli", _filler("bernoulli_like_", _bernoulli_li
 
 
 def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> Tensor:
-    """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between."""
+    """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between.
+
+    >>> import undertow as ut
+    >>> bool((ut.empty(5).random_(3) < 3).all())
+    True
+    """
     if len(bounds) > 2:
         raise TypeError(f"random_() takes at most from and to, got {len(bounds)} bounds")
     low, high = (None, None, *bounds)[-2:]

@@ -18,8 +18,8 @@ from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, of_all, require_elements, with_values
-from undertow.ops.reduce.sorting import sort, sort_forward
-from undertow.ops.reduce.stable_order import MANY, order, place_of_rank
+from undertow.ops.reduce.sorting import sort
+from undertow.ops.reduce.stable_order import order, place_of_rank
 from undertow.ops.reduce.sums_and_products import reduced_size
 from undertow.tensor import Tensor
 
@@ -233,10 +233,7 @@ def _median_index(xp: Namespace, input: Array, ignore_nan: bool) -> Array:
     missing = input != input
     n = input.shape[-1]
     if not missing.any():
-        middle = (n - 1) // 2
-        if input.size < MANY:
-            return sort_forward(xp, input, -1, False)[1][..., middle : middle + 1]
-        return place_of_rank(xp, input, middle)
+        return place_of_rank(xp, input, (n - 1) // 2)
     count = xp.sum(missing, -1, keepdims=True)
     if not ignore_nan:
         index = place_of_rank(xp, input, (n - 1) // 2)

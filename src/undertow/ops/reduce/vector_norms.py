@@ -106,7 +106,12 @@ vector_norm = primitive(
 def linalg_vector_norm(
     x: Array, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
-    """The vector norm of order `ord` over `dim`, or of all elements; reached as `linalg.vector_norm`."""
+    """The vector norm of order `ord` over `dim`, or of all elements; reached as `linalg.vector_norm`.
+
+    >>> import undertow as ut
+    >>> ut.linalg.vector_norm(ut.tensor([3.0, 4.0]), 1)
+    tensor(7.)
+    """
     if not isinstance(ord, Real):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
     return vector_norm(cast(x, dtype), ord, dim, keepdim)

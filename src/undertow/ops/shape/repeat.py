@@ -54,7 +54,13 @@ _repeat = primitive("_repeat", forward=_repeat_array, vjp={"input": _repeat_grad
 
 @composite(variants="method")
 def repeat(input: Array, *sizes: Any, repeats: Sequence[int] | None = None) -> Array:
-    """The tensor repeated along each dimension, new ones in front: `repeat(x, 2, 1)`; `np.tile`."""
+    """The tensor repeated along each dimension, new ones in front: `repeat(x, 2, 1)`; `np.tile`.
+
+    >>> import undertow as ut
+    >>> ut.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     return _repeat(input, ints(sizes, repeats))
 
 

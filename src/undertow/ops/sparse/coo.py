@@ -226,7 +226,12 @@ _coalesce = primitive(
 
 @composite(variants="")
 def coalesce(input: Array) -> Tensor:
-    """The sparse tensor with sorted, distinct places; values at equal places are added up."""
+    """The sparse tensor with sorted, distinct places; values at equal places are added up.
+
+    >>> import undertow as ut
+    >>> ut.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,)).coalesce().values()
+    tensor([3.])
+    """
     expect_sparse("coalesce", input)
     result: Tensor = input if input._array.coalesced else _coalesce(input)
     return result
@@ -259,7 +264,12 @@ _with_values = primitive(
 
 @composite(variants="")
 def values(input: Array) -> Tensor:
-    """The values of a coalesced sparse tensor, in any layout; gradients flow through."""
+    """The values of a coalesced sparse tensor, in any layout; gradients flow through.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse().coalesce().values()
+    tensor([1., 1.])
+    """
     if not is_compressed(input):
         _expect_coalesced("values", input)
     found: Tensor = _sparse_values(input)
@@ -269,7 +279,13 @@ def values(input: Array) -> Tensor:
 
 @composite(variants="")
 def indices(input: Array) -> Tensor:
-    """The places of the values of a coalesced sparse tensor, a column for each."""
+    """The places of the values of a coalesced sparse tensor, a column for each.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse().coalesce().indices()
+    tensor([[0, 1],
+            [0, 1]])
+    """
     _expect_coalesced("indices", input)
     return _raw_indices(input)
 
@@ -296,17 +312,32 @@ def nnz(self: Tensor) -> int:
 
 
 def sparse_dim(self: Tensor) -> int:
-    """How many of the dimensions are sparse: 0 for a dense tensor."""
+    """How many of the dimensions are sparse: 0 for a dense tensor.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse().sparse_dim()
+    2
+    """
     return int(self._array.sparse_dim) if is_sparse(self) or is_compressed(self) else 0
 
 
 def dense_dim(self: Tensor) -> int:
-    """How many of the dimensions are dense."""
+    """How many of the dimensions are dense.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse().dense_dim()
+    0
+    """
     return int(self._array.dense_dim if is_compressed(self) else self._array.ndim - sparse_dim(self))
 
 
 def is_coalesced(self: Tensor) -> bool:
-    """Whether the places are known to be sorted and distinct."""
+    """Whether the places are known to be sorted and distinct.
+
+    >>> import undertow as ut
+    >>> ut.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,)).is_coalesced()
+    False
+    """
     expect_sparse("is_coalesced", self)
     return bool(self._array.coalesced)
 

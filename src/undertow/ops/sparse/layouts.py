@@ -225,7 +225,12 @@ def to_sparse_csr(input: Array, dense_dim: int | None = None) -> Tensor:
 
 @composite(variants="")
 def to_sparse_csc(input: Array, dense_dim: int | None = None) -> Tensor:
-    """The matrix, or batch of matrices, by compressed columns."""
+    """The matrix, or batch of matrices, by compressed columns.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse_csc().layout
+    undertow.sparse_csc
+    """
     return to_sparse(input, layout=sparse_csc, dense_dim=dense_dim)
 
 
@@ -284,7 +289,12 @@ def sparse_mask(input: Array, mask: Array) -> Tensor:
 
 
 def to_sparse_coo(self: Tensor) -> Any:
-    """As `to_sparse()`: coordinates and values of what is not zero."""
+    """As `to_sparse()`: coordinates and values of what is not zero.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse_coo().layout
+    undertow.sparse_coo
+    """
     return to_sparse(self)
 
 

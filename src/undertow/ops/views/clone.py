@@ -30,7 +30,12 @@ clone = primitive(
 @composite(variants="method")
 @shortcut()
 def contiguous(input: Array, memory_format: Any = contiguous_format) -> Array:
-    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does."""
+    """The tensor itself if its elements lie in row-major order (or in that of the format), else a copy that does.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, 3).T.contiguous().stride()
+    (2, 1)
+    """
     input = as_operand("contiguous", "input", input)
     return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
 

@@ -95,14 +95,24 @@ def broadcast_to(input: Array, size: Sequence[int]) -> Array:
 @composite(variants="method")
 @shortcut(_expand)
 def expand(input: Array, *sizes: Any, size: Sequence[int] | None = None) -> Array:
-    """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size."""
+    """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size.
+
+    >>> import undertow as ut
+    >>> ut.ones(3, 1).expand(3, 4).shape
+    undertow.Size([3, 4])
+    """
     return _expand(input, ints(sizes, size))
 
 
 @composite(variants="method")
 @shortcut(_expand)
 def expand_as(input: Array, other: Array) -> Array:
-    """As `expand`, to the shape of another tensor."""
+    """As `expand`, to the shape of another tensor.
+
+    >>> import undertow as ut
+    >>> ut.ones(3, 1).expand_as(ut.ones(3, 4)).shape
+    undertow.Size([3, 4])
+    """
     return _expand(input, tuple(other.shape))
 
 

@@ -147,7 +147,13 @@ def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DT
 
 @composite(variants="method")
 def view_as(input: Array, other: Array) -> Array:
-    """As `view`, to the shape of another tensor."""
+    """As `view`, to the shape of another tensor.
+
+    >>> import undertow as ut
+    >>> ut.arange(4).view_as(ut.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return view(input, tuple(other.shape))
 
 
@@ -178,7 +184,13 @@ def reshape(input: Array, *sizes: Any, shape: Any = None) -> Array:
 
 @composite(variants="method")
 def reshape_as(input: Array, other: Array) -> Array:
-    """As `reshape`, to the shape of another tensor."""
+    """As `reshape`, to the shape of another tensor.
+
+    >>> import undertow as ut
+    >>> ut.arange(4).reshape_as(ut.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return reshape(input, tuple(other.shape))
 
 

@@ -49,7 +49,23 @@ class CombinedScheduler(LRScheduler):
 
 
 class SequentialLR(CombinedScheduler):
-    """One scheduler after another; each milestone is where the next begins."""
+    """One scheduler after another; each milestone is where the next begins.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.SequentialLR(
+    ...     sgd,
+    ...     [ut.optim.lr_scheduler.ConstantLR(sgd, 0.1, 2), ut.optim.lr_scheduler.ExponentialLR(sgd, 0.5)],
+    ...     milestones=[2],
+    ... )
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.08, 0.08, 0.8, 0.4]
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
@@ -86,7 +102,21 @@ class SequentialLR(CombinedScheduler):
 
 
 class ChainedScheduler(CombinedScheduler):
-    """Several schedulers that all step together, each on the rates that the one before has set."""
+    """Several schedulers that all step together, each on the rates that the one before has set.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.ChainedScheduler(
+    ...     [ut.optim.lr_scheduler.ConstantLR(sgd, 0.5, 2), ut.optim.lr_scheduler.ExponentialLR(sgd, 0.5)]
+    ... )
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.4, 0.2, 0.2, 0.1]
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:

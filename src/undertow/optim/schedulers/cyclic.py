@@ -18,7 +18,19 @@ from undertow.optim.schedulers.base import (
 
 class OneCycleLR(LRScheduler):
     """Up to `max_lr` and far down again, over all steps of a training (Smith and Topin, 2018); momentum goes the other
-    way, where the optimizer has one."""
+    way, where the optimizer has one.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.OneCycleLR(sgd, max_lr=1.0, total_steps=5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.04, 0.9505, 0.6113, 0.1883]
+    """
 
     def __init__(
         self,
@@ -98,7 +110,19 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Between `base_lr` and `max_lr`, up and down (Smith, 2017); momentum the other way, where there is one."""
+    """Between `base_lr` and `max_lr`, up and down (Smith, 2017); momentum the other way, where there is one.
+
+    >>> import undertow as ut
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
+    >>> schedule = ut.optim.lr_scheduler.CyclicLR(sgd, base_lr=0.1, max_lr=0.5, step_size_up=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.1, 0.3, 0.5, 0.3]
+    """
 
     _functions = ("scale_fn",)
 

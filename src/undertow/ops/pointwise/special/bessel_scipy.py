@@ -92,31 +92,56 @@ def _plain_order(name: str, v: Any) -> float:
 
 @composite
 def special_jv(v: float, input: Array) -> Array:
-    """The Bessel function of the first kind, of real order v."""
+    """The Bessel function of the first kind, of real order v.
+
+    >>> import undertow as ut
+    >>> ut.special.jv(0.0, ut.tensor([0.5]))
+    tensor([0.9385])
+    """
     return _bessel_jv(input, _plain_order("jv", v))
 
 
 @composite
 def special_yv(v: float, input: Array) -> Array:
-    """The Bessel function of the second kind, of real order v."""
+    """The Bessel function of the second kind, of real order v.
+
+    >>> import undertow as ut
+    >>> ut.special.yv(0.0, ut.tensor([0.5]))
+    tensor([-0.4445])
+    """
     return _bessel_yv(input, _plain_order("yv", v))
 
 
 @composite
 def special_iv(v: float, input: Array) -> Array:
-    """The modified Bessel function of the first kind, of real order v."""
+    """The modified Bessel function of the first kind, of real order v.
+
+    >>> import undertow as ut
+    >>> ut.special.iv(0.0, ut.tensor([0.5]))
+    tensor([1.0635])
+    """
     return _bessel_iv(input, _plain_order("iv", v))
 
 
 @composite
 def special_kv(v: float, input: Array) -> Array:
-    """The modified Bessel function of the second kind, of real order v."""
+    """The modified Bessel function of the second kind, of real order v.
+
+    >>> import undertow as ut
+    >>> ut.special.kv(0.0, ut.tensor([0.5]))
+    tensor([0.9244])
+    """
     return _bessel_kv(input, _plain_order("kv", v))
 
 
 @composite
 def special_spherical_bessel_j0(input: Array) -> Array:
-    """sin(x) / x, and 1 at 0."""
+    """sin(x) / x, and 1 at 0.
+
+    >>> import undertow as ut
+    >>> ut.special.spherical_bessel_j0(ut.tensor([0.5]))
+    tensor([0.9589])
+    """
     return sinc(input / math.pi)
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes, special
+from undertow.backend import dtypes, kernels, special
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import float_array, require_kinds
 from undertow.ops.pointwise.elementary import unary
@@ -24,6 +24,9 @@ FEW = 500
 def in_double(xp: Namespace, name: str, kernel: Kernel, input: Array) -> Array:
     """The kernel's values in double precision, in the dtype and shape of the input."""
     require_kinds(name, input, "biuf")
+    found = kernels.special_function(xp, name, input)
+    if found is not None:
+        return found
     out = kernel(xp, xp.asarray(input, dtype=dtypes.float64).reshape(-1)).reshape(input.shape)
     return out.astype(input.dtype) if input.dtype.kind == "f" else out
 
@@ -113,12 +116,14 @@ erfinv = unary(
 
 def _error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erf", input, "fiub")
-    return special.erf(float_array(input))
+    found = kernels.special_function(xp, "erf", input)
+    return special.erf(float_array(input)) if found is None else found
 
 
 def _complementary_error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erfc", input, "fiub")
-    return special.erfc(float_array(input))
+    found = kernels.special_function(xp, "erfc", input)
+    return special.erfc(float_array(input)) if found is None else found
 
 
 erf = unary(

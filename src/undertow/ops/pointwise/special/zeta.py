@@ -83,7 +83,12 @@ special_gamma = unary(
 
 @composite
 def special_betaln(a: Array, b: Array) -> Array:
-    """The logarithm of |beta(a, b)|."""
+    """The logarithm of |beta(a, b)|.
+
+    >>> import undertow as ut
+    >>> ut.special.betaln(ut.tensor([0.5]), ut.tensor([0.5]))
+    tensor([1.1447])
+    """
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
@@ -125,5 +130,10 @@ mvlgamma = unary(
 
 @composite
 def special_multigammaln(a: Array, p: int) -> Array:
-    """The logarithm of the gamma function of p by p matrices; `mvlgamma` under its other name."""
+    """The logarithm of the gamma function of p by p matrices; `mvlgamma` under its other name.
+
+    >>> import undertow as ut
+    >>> ut.special.multigammaln(ut.tensor([2.0]), 2)
+    tensor([0.4516])
+    """
     return mvlgamma(as_operand("special_multigammaln", "a", a), p)

@@ -42,7 +42,12 @@ def general_cosine(
     M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A sum of cosines with these weights."""
+    """A sum of cosines with these weights.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.general_cosine(5, a=[0.5, 0.5])
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     weights = list(a)
     if not weights:
         raise ValueError("Coefficients cannot be empty")
@@ -53,34 +58,64 @@ def general_cosine(
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, **options: Any) -> Tensor:
-    """A raised cosine, `alpha` above and 1 - `alpha` times the cosine."""
+    """A raised cosine, `alpha` above and 1 - `alpha` times the cosine.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.general_hamming(5)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     return general_cosine(M, a=[alpha, 1.0 - alpha], **options)
 
 
 def hamming(M: int, **options: Any) -> Tensor:
-    """A raised cosine with a small step at both ends (alpha = 0.54)."""
+    """A raised cosine with a small step at both ends (alpha = 0.54).
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.hamming(5)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     return general_hamming(M, **options)
 
 
 def hann(M: int, **options: Any) -> Tensor:
-    """A raised cosine that begins and ends at 0 (alpha = 0.5)."""
+    """A raised cosine that begins and ends at 0 (alpha = 0.5).
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.hann(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     return general_hamming(M, alpha=0.5, **options)
 
 
 def blackman(M: int, **options: Any) -> Tensor:
-    """A sum of three cosines, with low side lobes."""
+    """A sum of three cosines, with low side lobes.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.blackman(5)
+    tensor([-1.4901e-08,  3.4000e-01,  1.0000e+00,  3.4000e-01, -1.4901e-08])
+    """
     return general_cosine(M, a=[0.42, 0.5, 0.08], **options)
 
 
 def nuttall(M: int, **options: Any) -> Tensor:
-    """A sum of four cosines, with very low side lobes."""
+    """A sum of four cosines, with very low side lobes.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.nuttall(5)
+    tensor([3.6280e-04, 2.2698e-01, 1.0000e+00, 2.2698e-01, 3.6280e-04])
+    """
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], **options)
 
 
 def bartlett(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A triangle, from 0 up to 1 and down again."""
+    """A triangle, from 0 up to 1 and down again.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.bartlett(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     t = _positions(M, sym, dtype, layout, -1.0, 1.0)
     return _finish(t if t is None or not M else 1 - ops.abs(t), dtype, requires_grad)
 
@@ -88,7 +123,12 @@ def bartlett(
 def cosine(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Half a period of the sine."""
+    """Half a period of the sine.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.cosine(5)
+    tensor([0.3090, 0.8090, 1.0000, 0.8090, 0.3090])
+    """
     steps = M if sym else M + 1
     t = _positions(M, True, dtype, layout, 0.5, M - 0.5)
     return _finish(t if t is None or not M else ops.sin(t * (math.pi / steps)), dtype, requires_grad)
@@ -98,7 +138,12 @@ def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """exp(-|n - center| / tau)."""
+    """exp(-|n - center| / tau).
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.exponential(5)
+    tensor([0.1353, 0.3679, 1.0000, 0.3679, 0.1353])
+    """
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -112,7 +157,12 @@ def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A normal density with standard deviation `std`, 1 in the middle."""
+    """A normal density with standard deviation `std`, 1 in the middle.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.gaussian(5, std=1.0)
+    tensor([0.1353, 0.6065, 1.0000, 0.6065, 0.1353])
+    """
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = (M - 1 if sym else M) / 2
@@ -124,7 +174,12 @@ def kaiser(
     M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A ratio of Bessel functions; `beta` trades width for side lobes."""
+    """A ratio of Bessel functions; `beta` trades width for side lobes.
+
+    >>> import undertow as ut
+    >>> ut.signal.windows.kaiser(5)
+    tensor([5.2773e-05, 2.1567e-01, 1.0000e+00, 2.1567e-01, 5.2773e-05])
+    """
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     t = _positions(M, sym, dtype, layout, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Where indices point: checking them, and adding or finding the last write at positions that may repeat.
+"""Arrays read and written at index arrays: checking these, and adding or finding the last write where they repeat.
 
 A `key` is a tuple of whole slices and index arrays (integers or masks), as NumPy indexes with. Flat positions
 count elements in row-major order.
@@ -10,7 +10,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from undertow.backend import cpu, dtypes, kernels
+from undertow.backend import cpu, dtypes, kernels, namespace_of_array
 from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
@@ -40,6 +40,8 @@ def _row_strides(shape: tuple[int, ...]) -> list[int]:
 
 def check_range(index: Array, size: int, dim: int, error: type[Exception] = RuntimeError, op: str = "") -> None:
     """Refuse an index outside [0, size); int32 and int64 only."""
+    if type(index) is not cpu.ndarray and kernels.note_outside(namespace_of_array(index), index, 0, size):
+        return  # the device finds it, and nobody waits for a look
     # seen as unsigned, a negative index is too large: one pass finds both
     if index.size and index.view(UNSIGNED[index.dtype]).max() >= size:
         bad = index[(index < 0) | (index >= size)].reshape(-1)[0]
@@ -48,6 +50,8 @@ def check_range(index: Array, size: int, dim: int, error: type[Exception] = Runt
 
 def check_wrapping_range(index: Array, size: int, dim: int) -> None:
     """Refuse an index outside [-size, size)."""
+    if type(index) is not cpu.ndarray and size and kernels.note_outside(namespace_of_array(index), index, -size, size):
+        return
     if index.size and not (index.min() >= -size and index.max() < size):
         if not size:
             raise IndexError(f"index is out of bounds for dimension with size 0 (dimension {dim})")

@@ -1,0 +1,402 @@
+/* Matrix products by cuBLASLt: quicker to call than cuBLAS, in half precision too (added up in float32), and with a bias.
+ * A plan, with the algorithm that the library advises, is made for each kind of product and kept. On the emulated device
+ * plain loops compute the same.
+ */
+#include "cuda/cuda.h"
+#include "cuda/product.h"
+
+#include <dlfcn.h>
+
+typedef void *Handle;
+
+static Handle handles[MOST_GPUS]; /* one for each device */
+static int is_started_here, allows_tf32;
+
+static struct {
+    int (*create)(Handle *);
+    int (*describe)(void **, int, int);
+    int (*set_description)(void *, int, const void *, size_t);
+    int (*lay_out)(void **, int, uint64_t, uint64_t, int64_t);
+    int (*set_layout)(void *, int, const void *, size_t);
+    int (*prefer)(void **);
+    int (*set_preference)(void *, int, const void *, size_t);
+    int (*advise)(Handle, void *, void *, void *, void *, void *, void *, int, void *, int *);
+    int (*multiply)(Handle, void *, const void *, const void *, void *, const void *, void *, const void *, const void *,
+                    void *, void *, void *, const void *, void *, size_t, Stream);
+} light;
+
+static const struct {
+    const char *name;
+    void *place;
+} light_names[] = {
+    {"cublasLtCreate", &light.create},
+    {"cublasLtMatmulDescCreate", &light.describe},
+    {"cublasLtMatmulDescSetAttribute", &light.set_description},
+    {"cublasLtMatrixLayoutCreate", &light.lay_out},
+    {"cublasLtMatrixLayoutSetAttribute", &light.set_layout},
+    {"cublasLtMatmulPreferenceCreate", &light.prefer},
+    {"cublasLtMatmulPreferenceSetAttribute", &light.set_preference},
+    {"cublasLtMatmulAlgoGetHeuristic", &light.advise},
+    {"cublasLtMatmul", &light.multiply},
+};
+
+/* The library's numbers. */
+enum { TRANSPOSES_A = 3, TRANSPOSES_B = 4, EPILOGUE = 7, BIAS_POINTER = 8 };
+enum { BATCH_COUNT = 5, BATCH_STEP = 6 };
+enum { MOST_WORKSPACE = 1, ALIGNMENT_OF_A = 5 };
+enum { WITH_BIAS = 4 };
+enum { IN_FLOAT32 = 68, IN_FLOAT64 = 70, IN_TF32 = 77 };
+
+typedef struct {
+    uint64_t algorithm[8];
+    size_t bytes;
+    int status;
+    float waves;
+    int reserved[4];
+} Advice;
+
+/* What a plan depends on. */
+typedef struct {
+    Product product; /* without its pointers */
+    int has_bias, in_tf32;
+    unsigned aligned[4];
+} Key;
+
+typedef struct {
+    Key key;
+    void *description, *a, *b, *c;
+    uint64_t algorithm[8];
+} Plan;
+
+#define MOST_PLANS 4096
+static Plan *plans[MOST_PLANS];
+
+typedef struct {
+    Product product;
+    const void *bias;
+    long long in_tf32;
+} Light;
+
+int
+light_takes(int type)
+{
+    return (is_emulated || is_started_here) &&
+           (type == CODE_F16 || type == CODE_BF16 || type == CODE_F32 || type == CODE_F64);
+}
+
+/* ---- on the emulated device */
+
+static float
+widened(uint16_t bits, int type)
+{
+    union {
+        uint32_t u;
+        float f;
+    } x;
+    if (type == CODE_BF16) {
+        x.u = (uint32_t)bits << 16;
+        return x.f;
+    }
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff;
+    if (rest < 0x400) {
+        return (sign ? -1.0f : 1.0f) * (float)rest / 16777216.0f;
+    }
+    x.u = sign | (rest >= 0x7c00 ? 0x7f800000u | (rest & 0x3ff) << 13 : (rest << 13) + 0x38000000u);
+    return x.f;
+}
+
+static uint16_t
+narrowed(float value, int type)
+{
+    union {
+        uint32_t u;
+        float f;
+    } x = {.f = value};
+    uint32_t sign = x.u >> 16 & 0x8000, rest = x.u & 0x7fffffff;
+    if (type == CODE_BF16) {
+        return (uint16_t)(rest > 0x7f800000u ? sign | 0x7fc0 : (x.u + 0x7fff + (x.u >> 16 & 1)) >> 16);
+    }
+    if (rest > 0x7f800000u) {
+        return (uint16_t)(sign | 0x7e00);
+    }
+    if (rest >= 0x477ff000u) {
+        return (uint16_t)(sign | 0x7c00);
+    }
+    if (rest < 0x38800000u) { /* too small for a full mantissa: the sum rounds */
+        x.u = rest;
+        x.f += 0.5f;
+        return (uint16_t)(sign | (x.u - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1)) >> 13));
+}
+
+static double
+element(const void *data, long long at, int type)
+{
+    return type == CODE_F64   ? ((const double *)data)[at]
+           : type == CODE_F32 ? ((const float *)data)[at]
+                              : widened(((const uint16_t *)data)[at], type);
+}
+
+static void
+store(void *data, long long at, int type, double value)
+{
+    if (type == CODE_F64) {
+        ((double *)data)[at] = value;
+    }
+    else if (type == CODE_F32) {
+        ((float *)data)[at] = (float)value;
+    }
+    else {
+        ((uint16_t *)data)[at] = narrowed((float)value, type);
+    }
+}
+
+static void
+multiply_on_host(const Product *p, const void *bias)
+{
+    for (long long z = 0; z < p->batch; z++) {
+        for (long long j = 0; j < p->n; j++) {
+            for (long long i = 0; i < p->m; i++) {
+                double sum = bias == NULL ? 0 : element(bias, i, p->type);
+                for (long long l = 0; l < p->k; l++) {
+                    long long from_a = p->transposes_a ? l + i * p->lda : i + l * p->lda;
+                    long long from_b = p->transposes_b ? j + l * p->ldb : l + j * p->ldb;
+                    sum += element(p->a, z * p->step_a + from_a, p->type) * element(p->b, z * p->step_b + from_b, p->type);
+                }
+                store(p->c, z * p->step_c + i + j * p->ldc, p->type, sum);
+            }
+        }
+    }
+}
+
+/* ---- plans */
+
+static unsigned
+alignment_of(const void *pointer)
+{
+    uintptr_t lowest = (uintptr_t)pointer & -(uintptr_t)pointer;
+    return lowest == 0 || lowest > 256 ? 256 : (unsigned)lowest;
+}
+
+static Key
+key_of(const Light *call)
+{
+    Key key;
+    memset(&key, 0, sizeof(key));
+    key.product = call->product;
+    key.product.a = key.product.b = NULL;
+    key.product.c = NULL;
+    key.has_bias = call->bias != NULL;
+    key.in_tf32 = (int)call->in_tf32;
+    key.aligned[0] = alignment_of(call->product.a);
+    key.aligned[1] = alignment_of(call->product.b);
+    key.aligned[2] = key.aligned[3] = alignment_of(call->product.c);
+    return key;
+}
+
+static void *
+layout(int type, int rows, int columns, int step, int batch, long long stack)
+{
+    static const int numbers[] = {[CODE_F16] = 2, [CODE_F32] = 0, [CODE_F64] = 1, [CODE_BF16] = 14};
+    void *made = NULL;
+    int64_t offset = stack;
+    if (light.lay_out(&made, numbers[type], (uint64_t)rows, (uint64_t)columns, step) ||
+        (batch > 1 && (light.set_layout(made, BATCH_COUNT, &batch, sizeof(batch)) ||
+                       light.set_layout(made, BATCH_STEP, &offset, sizeof(offset))))) {
+        return NULL;
+    }
+    return made;
+}
+
+/* Ask for the algorithm; 0, or the library's number of what is wrong. */
+static int
+ask(Plan *plan)
+{
+    void *preference;
+    uint64_t most = WORKSPACE_BYTES;
+    Advice advice;
+    int found = 0, status = light.prefer(&preference);
+    memset(&advice, 0, sizeof(advice));
+    status = status ? status : light.set_preference(preference, MOST_WORKSPACE, &most, sizeof(most));
+    for (int k = 0; k < 4 && status == 0; k++) {
+        status = light.set_preference(preference, ALIGNMENT_OF_A + k, &plan->key.aligned[k], sizeof(unsigned));
+    }
+    status = status ? status
+                    : light.advise(handles[the_lane->gpu->index], plan->description, plan->a, plan->b, plan->c, plan->c, preference, 1, &advice,
+                                   &found);
+    memcpy(plan->algorithm, advice.algorithm, sizeof(plan->algorithm));
+    return status ? status : found ? 0 : -1;
+}
+
+static int
+make_plan(Plan *plan)
+{
+    const Product *p = &plan->key.product;
+    int is_double = p->type == CODE_F64, computed = is_double ? IN_FLOAT64 : plan->key.in_tf32 ? IN_TF32 : IN_FLOAT32;
+    uint32_t epilogue = WITH_BIAS;
+    int status = light.describe(&plan->description, computed, is_double ? 1 : 0);
+    status = status ? status
+                    : light.set_description(plan->description, TRANSPOSES_A, &p->transposes_a, sizeof(p->transposes_a));
+    status = status ? status
+                    : light.set_description(plan->description, TRANSPOSES_B, &p->transposes_b, sizeof(p->transposes_b));
+    if (status == 0 && plan->key.has_bias) {
+        status = light.set_description(plan->description, EPILOGUE, &epilogue, sizeof(epilogue));
+    }
+    plan->a = layout(p->type, p->transposes_a ? p->k : p->m, p->transposes_a ? p->m : p->k, p->lda, p->batch, p->step_a);
+    plan->b = layout(p->type, p->transposes_b ? p->n : p->k, p->transposes_b ? p->k : p->n, p->ldb, p->batch, p->step_b);
+    plan->c = layout(p->type, p->m, p->n, p->ldc, p->batch, p->step_c);
+    if (status || plan->a == NULL || plan->b == NULL || plan->c == NULL) {
+        return status ? status : -1;
+    }
+    return ask(plan);
+}
+
+static Plan *
+find_plan(const Light *call)
+{
+    Key key = key_of(call);
+    uint64_t hash = 1469598103934665603ull;
+    const unsigned char *bytes = (const unsigned char *)&key;
+    for (size_t k = 0; k < sizeof(key); k++) {
+        hash = (hash ^ bytes[k]) * 1099511628211ull;
+    }
+    Plan **place = &plans[hash % MOST_PLANS];
+    if (*place != NULL && memcmp(&(*place)->key, &key, sizeof(key)) == 0) {
+        return *place;
+    }
+    Plan *made = calloc(1, sizeof(Plan)); /* one that is in its place is lost: graphs may still use its descriptors */
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    made->key = key;
+    int status = make_plan(made);
+    if (status) {
+        free(made);
+        PyErr_Format(PyExc_RuntimeError, "cuBLASLt has no algorithm for a product of matrices (%d x %d x %d), status %d",
+                     key.product.m, key.product.k, key.product.n, status);
+        return NULL;
+    }
+    return *place = made;
+}
+
+static int
+issue_light(const void *arguments)
+{
+    const Light *call = arguments;
+    const Product *p = &call->product;
+    if (is_emulated) {
+        multiply_on_host(p, call->bias);
+        return 0;
+    }
+    const float one = 1, zero = 0;
+    const double ones = 1, zeros = 0;
+    int is_double = p->type == CODE_F64;
+    const void *alpha = is_double ? (const void *)&ones : &one, *beta = is_double ? (const void *)&zeros : &zero;
+    Handle *handle = &handles[the_lane->gpu->index];
+    char *workspace = workspace_of(the_lane);
+    if (workspace == NULL || (*handle == NULL && light.create(handle))) {
+        PyErr_SetString(PyExc_RuntimeError, "cuBLASLt could not be started on this device");
+        return -1;
+    }
+    Plan *plan = find_plan(call);
+    if (plan == NULL) {
+        return -1;
+    }
+    int status = call->bias == NULL
+                     ? 0
+                     : light.set_description(plan->description, BIAS_POINTER, &call->bias, sizeof(call->bias));
+    status = status ? status
+                    : light.multiply(*handle, plan->description, alpha, p->a, plan->a, p->b, plan->b, beta, p->c, plan->c,
+                                     p->c, plan->c, plan->algorithm, workspace, WORKSPACE_BYTES, the_stream);
+    if (status) {
+        PyErr_Format(PyExc_RuntimeError, "cuBLASLt failed at a product of matrices, with status %d", status);
+    }
+    return status ? -1 : 0;
+}
+
+int
+enqueue_light(const Product *product, const void *bias, int is_long)
+{
+    static const unsigned grid[] = {1, 1, 1};
+    Light call;
+    memset(&call, 0, sizeof(call));
+    call.product = *product;
+    call.bias = bias;
+    call.in_tf32 = allows_tf32 && product->type == CODE_F32;
+    Function function;
+    int (*issue)(const void *) = issue_light;
+    memcpy(&function, &issue, sizeof(function));
+    return enqueue(CALL_ENTRY, function, grid, 1, &call, sizeof(call), is_long);
+}
+
+/* ---- the module's */
+
+/* start_light(path) */
+PyObject *
+module_start_light(PyObject *module, PyObject *path)
+{
+    const char *text = PyUnicode_AsUTF8(path);
+    void *library = text == NULL ? NULL : dlopen(text, RTLD_NOW | RTLD_GLOBAL);
+    if (library == NULL) {
+        if (text != NULL) {
+            PyErr_Format(PyExc_RuntimeError, "cuBLASLt cannot be loaded: %s", dlerror());
+        }
+        return NULL;
+    }
+    for (size_t k = 0; k < sizeof(light_names) / sizeof(light_names[0]); k++) {
+        void *found = dlsym(library, light_names[k].name);
+        if (found == NULL) {
+            PyErr_Format(PyExc_RuntimeError, "cuBLASLt is too old: it has no %s", light_names[k].name);
+            return NULL;
+        }
+        memcpy(light_names[k].place, &found, sizeof(found));
+    }
+    if (enter_context() < 0 || light.create(&handles[the_gpu->index])) {
+        PyErr_SetString(PyExc_RuntimeError, "cuBLASLt could not be started on this device");
+        return NULL;
+    }
+    is_started_here = 1;
+    Py_RETURN_NONE;
+}
+
+/* allow_tf32(allowed) */
+PyObject *
+module_allow_tf32(PyObject *module, PyObject *allowed)
+{
+    allows_tf32 = PyObject_IsTrue(allowed);
+    Py_RETURN_NONE;
+}
+
+/* linear(input, weight, bias): input @ weight.T + bias, of contiguous arrays of one dtype; None where that is not so */
+PyObject *
+module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 3 || !IS_ARRAY(given[0]) || !IS_ARRAY(given[1]) || !IS_ARRAY(given[2])) {
+        PyErr_SetString(PyExc_TypeError, "linear(input, weight, bias) takes three arrays on cuda");
+        return NULL;
+    }
+    Array *x = (Array *)given[0], *weight = (Array *)given[1], *bias = (Array *)given[2];
+    npy_intp dims[MOST_DIMS], k = x->nd ? x->dims[x->nd - 1] : 0, n = weight->nd == 2 ? weight->dims[0] : 0;
+    if (!light_takes(x->code) || x->code != weight->code || x->code != bias->code || !x->is_contiguous ||
+        !weight->is_contiguous || !bias->is_contiguous || !k || !n || weight->dims[1] != k || bias->nd != 1 ||
+        bias->dims[0] != n || !x->size || x->size / k > INT32_MAX || k > INT32_MAX || n > INT32_MAX) {
+        Py_RETURN_NONE;
+    }
+    memcpy(dims, x->dims, x->nd * sizeof(npy_intp));
+    dims[x->nd - 1] = n;
+    Array *out = array_new(x->dtype, x->nd, dims, NULL);
+    if (out == NULL) {
+        return NULL;
+    }
+    npy_intp rows = x->size / k;
+    Product p;
+    memset(&p, 0, sizeof(p));
+    p = (Product){.transposes_a = 1, .m = (int)n, .n = (int)rows, .k = (int)k, .lda = (int)k, .ldb = (int)k,
+                 .ldc = (int)n, .batch = 1, .type = x->code, .a = weight->data, .b = x->data, .c = out->data};
+    if (enqueue_light(&p, bias->data, (double)rows * n * k > 5e8) < 0) {
+        Py_CLEAR(out);
+    }
+    return (PyObject *)out;
+}

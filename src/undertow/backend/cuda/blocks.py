@@ -1,0 +1,82 @@
+"""What kernels whose threads work together are made of: what a block finds together, and how one is compiled.
+
+In the text of such a kernel S is what arrays hold and T is what it computes with: float for half precision.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from undertow.backend import dtypes
+from undertow.backend.cuda import device
+from undertow.backend.cuda.compile import Entry, compile_kernels
+from undertow.backend.cuda.kernel_text import computed, stored
+from undertow.backend.interface import Array
+
+#: what a block finds together; on the emulated device a block has one thread, which finds everything
+TOGETHER = r"""
+#if ALONE
+#define FN_METHOD inline
+#else
+#define FN_METHOD __device__ __forceinline__
+#endif
+template <class F> FN T together(T v, T none, F join)
+{
+#if !ALONE
+    __shared__ T part[32];
+    for (int o = 16; o; o >>= 1) v = join(v, __shfl_xor_sync(~0u, v, o));
+    if (blockDim.x > 32) {
+        int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+        __syncthreads();
+        if (lane == 0) part[threadIdx.x >> 5] = v;
+        __syncthreads();
+        v = lane < warps ? part[lane] : none;
+        for (int o = 16; o; o >>= 1) v = join(v, __shfl_xor_sync(~0u, v, o));
+    }
+#endif
+    return v;
+}
+struct Sum { FN_METHOD T operator()(T a, T b) const { return a + b; } };
+struct Most { FN_METHOD T operator()(T a, T b) const { return a > b || a != a ? a : b; } };
+FN T sum_of(T v) { return together(v, T(0), Sum()); }
+FN T at(const S *x, i64 i) { return Cast<T, S>::of(x[i]); }
+FN void put(S *x, i64 i, T v) { x[i] = Cast<S, T>::of(v); }
+"""
+
+
+@functools.cache
+def kernel(name: str, text: str, dtype: np.dtype[Any], cooperative: bool = True) -> Any:
+    """A kernel of a text on arrays of a dtype, whose threads work together or, if not `cooperative`, each alone."""
+    head = f"typedef {stored(dtype)} S; typedef {computed(dtype)} T;\n{TOGETHER}"
+    return device.extension().Kernel(compile_kernels(head + text, [Entry(name, "P", cooperative)])[0])
+
+
+def threads_for(columns: int) -> int:
+    """How many threads share a row."""
+    threads = 32
+    while threads < 512 and threads * 4 < columns:
+        threads *= 2
+    return threads
+
+
+def is_real(dtype: np.dtype[Any]) -> bool:
+    """Whether kernels along rows know a dtype: float64, float32 and half precision."""
+    return dtype in (dtypes.float32, dtypes.float64) or dtypes.is_narrow(dtype)
+
+
+def exact(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What kernels compute in, and keep means and logarithms in."""
+    return dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
+
+
+def rows(array: Any) -> Any:
+    """The array, or None, row after row."""
+    return array if array is None or array.is_contiguous else array.copy("C")
+
+
+def agree(x: Array, *others: Any) -> bool:
+    """Whether an array has elements, of a dtype that these kernels know, and the others (or None) are of the same."""
+    return bool(x.size) and is_real(x.dtype) and all([a is None or (a.dtype == x.dtype and a.size) for a in others])

@@ -1,0 +1,21 @@
+"""What is computed in half precision as it is, in float32 inside of the kernel: no casts before and behind it.
+
+An operation is here if its forward (or its rules) are single kernels, products of cuBLAS or convolutions of cuDNN:
+nothing is rounded in between. All others are given float32 (ops/arguments/half_precision.py).
+"""
+
+from __future__ import annotations
+
+PRODUCTS = "mm bmm linear _convolve _convolve_transposed _convolve_weight"
+ROWS = "native_layer_norm softmax log_softmax _safe_softmax softmax_backward_data log_softmax_backward_data"
+ACTIVATIONS = "gelu silu leaky_relu relu tanh sigmoid tanh_backward sigmoid_backward threshold_backward"
+ARITHMETIC = "add sub mul div neg exp log sqrt abs square sin cos maximum minimum where"
+COPIES = "cat stack embedding index_select gather masked_fill _masked_fill_number"
+
+FORWARDS = frozenset(" ".join((PRODUCTS, ROWS, ACTIVATIONS, ARITHMETIC, COPIES)).split())
+
+RULES = frozenset(
+    " ".join(
+        (PRODUCTS, "native_layer_norm softmax log_softmax gelu silu leaky_relu relu tanh add sub mul neg exp")
+    ).split()
+)

@@ -1,0 +1,76 @@
+"""Products of matrices and transforms of rows: NumPy's own, of stacks by several threads (csrc/kernels/stacks.c).
+
+Large results lie in memory that the core keeps (csrc/loops/memory.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from undertow.backend.interface import Array
+from undertow.compiled import core
+
+#: elements of a result from which on it is worth looking further
+MANY = 1 << 12
+
+#: single and double precision, real and complex
+FLOATING = frozenset("fdFD")
+
+#: multiplications of a product of matrices up to which NumPy's BLAS itself takes one thread for it
+SMALL = 1 << 18
+
+
+@cache
+def loop_of(ufunc: Any, types: str) -> int:
+    """The number of a loop of a ufunc; -1 if there is none for these types."""
+    return list(ufunc.types).index(types) if types in ufunc.types else -1
+
+
+def empty(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
+    """np.empty"""
+    if core is not None and not args and not kwargs:
+        return core.empty(shape, dtype)
+    return np.empty(shape, dtype, *args, **kwargs)
+
+
+def dot(a: Array, b: Array) -> Any:
+    """a.dot(b), of two matrices"""
+    plain = core is not None and type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == b.ndim == 2
+    if plain and a.shape[0] * b.shape[1] >= MANY and a.dtype is b.dtype and a.dtype.char in FLOATING:
+        return a.dot(b, core.empty((a.shape[0], b.shape[1]), a.dtype))
+    return a.dot(b)
+
+
+def matmul(a: Any, b: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """np.matmul"""
+    if core is None or args or kwargs or type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return np.matmul(a, b, *args, **kwargs)
+    if a.ndim < 2 or b.ndim < 2 or a.dtype is not b.dtype or a.dtype.char not in FLOATING:
+        return np.matmul(a, b)
+    (*lead, m, n), p = a.shape, b.shape[-1]
+    if b.shape[-2] != n or a.size * p < MANY:
+        return np.matmul(a, b)
+    stack = tuple(lead) if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = core.empty((*stack, m, p), a.dtype)
+    if m * n * p <= SMALL and out.size and n:
+        nanoseconds = 300 + 0.06 * m * n * p * (a.dtype.itemsize // 4)
+        if core.over_stacks(
+            np.matmul, loop_of(np.matmul, f"{a.dtype.char * 2}->{a.dtype.char}"), (a, b, out), nanoseconds
+        ):
+            return out
+    return np.matmul(a, b, out)
+
+
+def over_rows(ufunc: Any, types: str, operands: Sequence[Any], nanoseconds: float) -> bool:
+    """Whether a generalised ufunc was computed, into the last of these operands: its items are their last dimensions.
+
+    nanoseconds  that one item may take
+    """
+    number = loop_of(ufunc, types) if core is not None else -1
+    return number >= 0 and bool(
+        core.over_stacks(ufunc, number, tuple([np.asanyarray(x) for x in operands]), nanoseconds)
+    )

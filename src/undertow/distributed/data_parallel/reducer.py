@@ -1,0 +1,228 @@
+"""Reducer: brings the gradients of a backward pass together, bucket by bucket, while it still runs.
+
+A bucket is sent when its last gradient has been accumulated and all buckets before it are under way, so that all
+processes send them in one order. What has not come when the pass ends was not used: what earlier passes have left is
+sent for it, or zeros, and counts behind the last gradients tell every process who used what. So a parameter that
+one process did not use can neither hang the others nor lead them apart.
+
+Hooks of branches that run at the same time come on several threads: `lock` guards all fields but the options.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from undertow.autograd.graph import queue_callback
+from undertow.backend import cpu
+from undertow.distributed.collectives import all_reduce
+from undertow.distributed.data_parallel.buckets import AnyBucket, CommHook, GradBucket, SparseBucket, divided
+from undertow.distributed.errors import DistError
+from undertow.distributed.objects import everybodys
+from undertow.distributed.process_group import ProcessGroup
+from undertow.tensor import Tensor
+
+
+class Reducer:
+    """The gradients of some parameters, averaged over a group.
+
+    names, tensors  the parameters
+    caps            how large the first bucket and the others are, in megabytes
+    sparse          the numbers of the parameters whose gradients are sparse
+    find_unused     whether a pass may leave parameters without gradient
+    as_view         whether gradients lie in the memory that is sent
+    static_graph    every pass does what the first does: parameters may be used by several passes inside one, and what
+                    the first leaves without gradient is unused
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        names: list[str],
+        tensors: list[Tensor],
+        caps: tuple[float, float],
+        sparse: set[int],
+        find_unused: bool,
+        as_view: bool,
+        static_graph: bool,
+    ) -> None:
+        self.group, self.names, self.tensors, self.caps, self.sparse = group, names, tensors, caps, sparse
+        self.find_unused, self.as_view, self.static_graph = find_unused, as_view, static_graph
+        self.lock = threading.RLock()
+        self.wanted = True  # whether gradients that come now are to be averaged
+        self.divisor = self.members = group.size()  # of sums; and how many processes take part, which a Join changes
+        self.armed = self.is_rebuilt = False
+        self.has_batch = True
+        self.used = [False] * len(tensors)  # since the last exchange: also by passes that exchanged nothing
+        self.order: list[int] = []  # in which gradients came in the first pass
+        self.expected: list[int] | None = None  # how often each came in the first pass of a static graph
+        self.hook: CommHook = None
+        self.passes = 0
+        self.times: dict[str, float] = {}  # of the pass: see logging_data.py
+        self.build(list(range(len(tensors)))[::-1])  # the last layers have their gradients first
+        for number, tensor in enumerate(tensors):
+            tensor.register_post_accumulate_grad_hook(functools.partial(self.arrived, number))
+
+    def build(self, order: list[int]) -> None:
+        self.buckets = divided(order, self.tensors, *self.caps, self.sparse)
+        last = self.buckets[-1]
+        self.counted = None if isinstance(last, SparseBucket) else last  # with whose gradients counts of use are sent
+        places = {n: (bucket, k) for bucket in self.buckets for k, n in enumerate(bucket.parameters)}
+        self.places = [places[n] for n in range(len(self.tensors))]
+        self.start_pass()
+
+    # ---- gradients come
+
+    def arm(self) -> None:
+        """A pass has begun; the outermost one, if a checkpoint runs others inside it, tells when all have come."""
+        self.start_pass()
+        self.armed = True
+        self.times = {"backward_compute_time_start": time.perf_counter_ns()}
+        queue_callback(self.finish, outermost=True)
+
+    def start_pass(self) -> None:
+        self.sent = 0
+        self.came = [0] * len(self.tensors)
+        for bucket in self.buckets:
+            bucket.start_pass()
+
+    def arrived(self, number: int, tensor: Tensor) -> None:
+        """A parameter has its gradient."""
+        self.used[number] = True
+        if not self.wanted:
+            return
+        with self.lock:
+            if not self.armed:
+                self.arm()
+            self.came[number] += 1
+            if self.static_graph:
+                if self.expected is None or self.came[number] != self.expected[number]:
+                    return  # there may be more to come: at the latest, the end of the pass sends it
+            elif self.came[number] > 1:
+                self.refuse_second(number)
+            if not self.is_rebuilt:
+                self.order.append(number)
+            bucket, k = self.places[number]
+            bucket.arrays[k] = tensor.grad._array
+            bucket.missing -= 1
+            if not bucket.missing:
+                self.send_ready()
+
+    def refuse_second(self, number: int) -> None:
+        raise DistError(
+            f"the parameter {self.names[number]!r} was given its gradient twice in one backward pass: it was marked "
+            "ready twice. A checkpoint with use_reentrant=True runs a pass of its own for each use: pass "
+            "use_reentrant=False, or static_graph=True to DistributedDataParallel."
+        )
+
+    # ---- and are sent
+
+    def send_ready(self) -> None:
+        while self.sent < len(self.buckets) and not self.buckets[self.sent].missing:
+            self.send(self.buckets[self.sent])
+            self.sent += 1
+
+    def send(self, bucket: AnyBucket) -> None:
+        self.times.setdefault("backward_comm_time_start", time.perf_counter_ns())
+        if self.has_batch:
+            bucket.take(self.names, self.as_view)
+        else:
+            bucket.take_nothing()
+        if self.hook is not None:
+            bucket.sent = self.hook(GradBucket(bucket, bucket is self.buckets[-1]))
+            return
+        if bucket is self.counted:
+            bucket.counts[...] = self.used
+        work: Any = all_reduce(bucket.tensor_to_send(), group=self.group, async_op=True)
+        bucket.sent = work.get_future()
+
+    def finish(self) -> None:
+        """The pass has ended: send what is left, and give every parameter the mean."""
+        with self.lock:
+            self.armed = False
+            self.times["backward_compute_time_end"] = time.perf_counter_ns()
+            if self.static_graph and self.expected is None:
+                self.expected = list(self.came)
+                self.order = [n for n in range(len(self.came))[::-1] if self.came[n]]
+            for bucket in self.buckets:
+                bucket.missing = 0
+            self.send_ready()
+            self.settle(self.receive(), write=True)
+            self.used = [False] * len(self.tensors)
+            self.times["backward_comm_time_end"] = time.perf_counter_ns()
+            self.passes += 1
+
+    def shadow(self) -> None:
+        """Enter into the exchanges of a pass of the others, with nothing."""
+        with self.lock:
+            self.start_pass()
+            self.has_batch, self.used = False, [False] * len(self.tensors)
+            for bucket in self.buckets:
+                bucket.missing = 0
+            self.send_ready()
+            self.settle(self.receive(), write=False)
+            self.has_batch = True
+
+    def receive(self) -> Any:
+        """Wait for all buckets, and divide the sums; in how many processes each parameter was used, as an array."""
+        for bucket in self.buckets:
+            found = bucket.sent.wait()
+            bucket.receive(found, self.divisor if self.hook is None else None)
+        if self.hook is None and self.counted is not None:
+            return self.counted.counts
+        used = Tensor(cpu.asarray(self.used, dtype=cpu.float32), cpu)
+        all_reduce(used, group=self.group)
+        return used._array
+
+    def settle(self, counts: Any, write: bool) -> None:
+        """Hand the means out.
+
+        counts  in how many processes each parameter was used
+        """
+        all_came = bool((counts == counts.dtype.type(self.members)).all())
+        if not all_came and not (self.find_unused or self.static_graph):
+            self.refuse_unused()
+        if write:
+            unused = None if all_came else {n for n, count in enumerate(counts) if not count}
+            for bucket in self.buckets:
+                bucket.write_back(unused, self.as_view)
+        self.rebuild(all_came and self.members == self.group.size())
+
+    def refuse_unused(self) -> None:
+        mine = [name for name, used in zip(self.names, self.used, strict=True) if not used]
+        everywhere = everybodys("unused parameters", mine, self.group)
+        lines = "\n".join([f"  rank {r}: {', '.join(names) or 'none'}" for r, names in enumerate(everywhere)])
+        raise DistError(
+            "Expected to have finished reduction: the backward pass left some parameters without gradient. Pass "
+            "find_unused_parameters=True to DistributedDataParallel, or let the loss depend on all parameters. Without "
+            f"gradient were:\n{lines}"
+        )
+
+    def rebuild(self, all_came: bool) -> None:
+        """After the first pass: buckets in the order in which gradients came, in the first process.
+
+        all_came  everywhere: all processes must agree on whether they exchange the order
+        """
+        is_first, self.is_rebuilt = not self.is_rebuilt, True
+        if is_first and all_came and len(self.buckets) > 1:
+            order = everybodys("the order of gradients", self.order, self.group)[0]
+            if order != [n for bucket in self.buckets for n in bucket.parameters]:
+                self.build(order)
+                if self.as_view:
+                    for bucket in self.buckets:
+                        bucket.move_gradients()
+
+
+def check_alike(group: ProcessGroup, names: Sequence[str], tensors: Sequence[Tensor]) -> None:
+    """Refuse models that differ from process to process."""
+    described = [f"{n} {t._array.dtype}{list(t.shape)}" for n, t in zip(names, tensors, strict=True)]
+    for rank, theirs in enumerate(everybodys("DistributedDataParallel", described, group)):
+        if theirs != described:
+            other = next((t for t in theirs if t not in described), "fewer")
+            raise DistError(
+                f"DDP expects same model across all ranks: rank {group.rank()} has {len(described)} parameters, rank "
+                f"{rank} has {len(theirs)}; only there: {other}"
+            )

@@ -1,0 +1,119 @@
+"""How a process joins those that were started with it, and how it ends: by telling the others."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from undertow.distributed.status_board import Board, keep_line_current
+
+#: how long a process that ends waits for the others to end, at most
+ENDING = 30.0
+#: seconds between the report of an error and the end of all ranks, in which others report theirs
+GRACE = 1.0
+INSTALL = "pip install 'undertow[mpi]' installs mpi4py and MPICH; mpi4py over another MPI works, too"
+
+
+def import_mpi() -> Any:
+    """mpi4py's MPI, ready for several threads, and ended by us: MPI's own end waits for ranks that have died."""
+    try:
+        settings = importlib.import_module("mpi4py")
+        if "mpi4py.MPI" not in sys.modules:
+            settings.rc.thread_level, settings.rc.finalize = "multiple", False
+        return importlib.import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(f"init_process_group needs MPI: {error}. {INSTALL}.") from error
+
+
+_board: Board | None = None
+
+
+def join() -> tuple[Any, Board]:
+    """mpi4py's MPI, and the board of this machine: the other processes are told when this one ends."""
+    global _board
+    mpi = import_mpi()
+    if _board is None:
+        _board = make_board(mpi)
+        atexit.register(end, _board, keep_line_current(_board))
+    return mpi, _board
+
+
+def make_board(mpi: Any) -> Board:
+    """The board of this machine, in a file that has no name any more once all have opened it."""
+    local = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    path = local.bcast(os.path.join(folder, f"undertow-{os.getpid()}-{time.time_ns()}"), 0)
+    board = Board(path, local.rank, local.allgather(mpi.COMM_WORLD.rank))
+    local.Barrier()
+    if local.rank == 0:
+        os.unlink(path)
+    local.Free()
+    return board
+
+
+def end(board: Board, ended: threading.Event) -> None:
+    """Wait until all processes end, and end MPI; stop all if some do not."""
+    mpi = sys.modules["mpi4py.MPI"]
+    if mpi.Is_finalized():
+        return
+    barrier, until = mpi.COMM_WORLD.Ibarrier(), time.monotonic() + ENDING
+    while not barrier.Test():
+        time.sleep(1e-3)
+        if time.monotonic() > until:
+            print(
+                f"rank {mpi.COMM_WORLD.rank} has ended, and the others have not within {ENDING:g} s: all are stopped\n"
+                f"{board.roll_call(2**31)}",
+                file=sys.stderr,
+                flush=True,
+            )
+            mpi.COMM_WORLD.Abort(1)
+    ended.set()
+    mpi.Finalize()
+
+
+# ---- errors
+
+
+class ErrorsStopAll:
+    """While somebody holds it, an error that ends this process ends all of them: the others may wait for it.
+
+    Outside, and in a process on its own, errors are shown as in any program.
+    """
+
+    def __init__(self) -> None:
+        self.holders = 0
+        self.shown: Callable[..., Any] = sys.excepthook
+
+    def hold(self) -> None:
+        self.holders += 1
+        if self.holders == 1 and sys.modules["mpi4py.MPI"].COMM_WORLD.size > 1:
+            self.shown, sys.excepthook = sys.excepthook, self.report_and_abort
+
+    def release(self) -> None:
+        self.holders -= 1
+        # a program that has put its own hook in front of ours keeps it, and calls ours
+        if not self.holders and sys.excepthook == self.report_and_abort:
+            sys.excepthook = self.shown
+
+    def report_and_abort(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.shown is sys.__excepthook__:  # in one piece: another rank may stop this one while it writes
+            print("".join(traceback.format_exception(kind, error, trace)), end="", file=sys.stderr, flush=True)
+        else:
+            self.shown(kind, error, trace)
+        if not self.holders:
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        time.sleep(GRACE)
+        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+
+
+errors_stop_all = ErrorsStopAll()

@@ -1,0 +1,88 @@
+"""Infinities and NaN are results like others, of which nobody speaks; NumPy itself goes on to warn."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+
+inf = float("inf")
+
+#: from zeros and numbers near the end of float32's range
+RISKS: dict[str, Callable[[Any, Any], Any]] = {
+    "unary": lambda zero, large: [zero.log(), zero.rsqrt(), large.exp(), large.acos(), zero.reciprocal(), large.sinh()],
+    "arithmetic": lambda zero, large: [1 / zero, zero / zero, large * large, large + large, large * 1e300, zero % zero],
+    "powers": lambda zero, large: [zero**-1, large**2.5, zero // zero, large.pow(large)],
+    "sums": lambda zero, large: [large.sum(), large.mean(), large.var(), large.prod(), large.norm(), large.cumsum(0)],
+    "softmax": lambda zero, large: [(large * inf).softmax(0), (large * -inf).log_softmax(0), large.logsumexp(0)],
+    "products": lambda zero, large: [large @ large, ut.outer(large[:3], large[:3])],
+    "casts": lambda zero, large: [large.half(), large.double().mul(1e300).float(), (large * ut.nan).int()],
+    "in place": lambda zero, large: [
+        large.clone().mul_(large), large.clone().div_(0), large.clone().add_(large, alpha=3.0), zero.clone().log_(),
+        large.clone().fill_(1e300), large.clone().copy_(large.double() * 1e300),
+    ],
+    "composed": lambda zero, large: [ut.addcmul(large, large, large), ut.lerp(large, -large, 3.0), ut.cat([1 / zero])],
+    "indices": lambda zero, large: [large.clone().__setitem__(0, 1e300), large.double().mul(1e300).float()[:2]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [3, 2000, 40_000])
+@pytest.mark.parametrize("risk", RISKS)
+def test_operations_are_silent_whatever_numpy_is_told(risk: str, count: int) -> None:
+    zero, large = ut.zeros(count), ut.full((count,), 3e38)
+    with np.errstate(all="raise", under="ignore"):
+        RISKS[risk](zero, large)
+    leaf = ut.zeros(count, requires_grad=True)
+    with np.errstate(all="raise", under="ignore"):
+        (1 / leaf).sum().backward()
+    assert leaf.grad.isinf().all()
+
+
+def test_new_tensors_are_silent() -> None:
+    with np.errstate(all="raise"):
+        assert ut.tensor([1e300], dtype=ut.float32).item() == inf
+        assert ut.as_tensor(np.array([1e300]), dtype=ut.float32).item() == inf
+        assert ut.full((2,), 1e300).tolist() == [inf, inf]
+        assert ut.arange(0, 1e39, 5e38).tolist() == [0, inf]
+
+
+def test_other_threads_are_silent() -> None:
+    found: list[Any] = []
+
+    def work() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found.append(ut.zeros(2000).log().max().item())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [-inf]
+
+
+def test_what_the_program_asks_of_numpy_is_as_it_was() -> None:
+    zero = np.zeros(2000)
+    before = np.geterr()
+    (1 / ut.tensor(zero)).log().sum()
+    assert np.geterr() == before
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        np.log(zero)
+    with np.errstate(divide="raise"):
+        ut.tensor(zero).log()
+        with pytest.raises(FloatingPointError):
+            np.log(zero)
+
+
+def test_modes_are_as_they_were_after_a_computation() -> None:
+    x = ut.zeros(2000, requires_grad=True)
+    with ut.no_grad():
+        x[::2].log()
+        assert not ut.is_grad_enabled()
+        assert not x.log1p().requires_grad
+    assert x[::2].log().requires_grad

@@ -1,0 +1,180 @@
+"""Kernels that do several steps at once, against the CPU: both directions, sizes that take every way through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.nn import functional as F
+from undertow.ops.network.softmax import _safe_softmax as safe_softmax
+
+
+@pytest.fixture(autouse=True)
+def on_device_alone() -> Any:
+    """What has a kernel must not go to the host."""
+    ut.ones(1, device="cuda")
+    ut.cuda.set_host_functions("error")
+    yield
+    ut.cuda.set_host_functions("allow")
+
+
+def both(function: Callable[..., Any], *arrays: Any, rtol: float = 1e-9, dtype: Any = ut.float64) -> None:
+    """The results of a function of tensors, and its gradients, on both devices."""
+    found = []
+    for device in ("cpu", "cuda"):
+        tensors = [ut.tensor(a, dtype=dtype if a.dtype.kind == "f" else None).to(device) for a in arrays]
+        leaves = [t.requires_grad_() for t in tensors if t.is_floating_point()]
+        out = function(*tensors)
+        outs = out if isinstance(out, tuple) else (out,)
+        slopes = [
+            o * ut.arange(o.numel(), device=device, dtype=ut.float64).reshape(o.shape).cos()
+            for o in outs
+            if o.requires_grad
+        ]
+        grads = ut.autograd.grad([s.sum() for s in slopes], leaves, allow_unused=True) if slopes else ()
+        found.append([None if t is None else t.detach().cpu() for t in (*outs, *grads)])
+    for here, there in zip(*found, strict=True):
+        assert (here is None) == (there is None)
+        if here is not None:
+            assert here.dtype == there.dtype and here.shape == there.shape
+            np.testing.assert_allclose(there.double().numpy(), here.double().numpy(), rtol=rtol, atol=rtol)
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def test_norms_over_rows() -> None:
+    for columns in (3, 70, 1500):
+        x, w, b = normal(9, columns), normal(columns, seed=1), normal(columns, seed=2)
+        both(lambda x, w, b: F.layer_norm(x, x.shape[1:], w, b), x, w, b)
+        both(lambda x, w: F.rms_norm(x, x.shape[1:], w, eps=1e-6), x, w)
+    both(lambda x: F.layer_norm(x, (4, 5)), normal(200, 4, 5))
+    both(lambda x: F.layer_norm(x.transpose(0, 1), (6,)), normal(6, 7))
+
+
+def test_norms_over_channels() -> None:
+    w, b = normal(6, seed=1), normal(6, seed=2)
+    for shape in ((5, 6), (3, 6, 4), (4, 6, 5, 7), (2, 6, 40, 9)):
+        x = normal(*shape)
+        both(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), x, w, b)
+        both(lambda x, w, b: F.group_norm(x, 3, w, b), x, w, b)
+    both(lambda x: F.group_norm(x, 2), normal(3, 6, 8))
+
+
+def test_pooling() -> None:
+    x = normal(2, 3, 9, 11)
+    x[0, 0, 2, 3] = x[1, 2, 8, 10] = np.nan
+    both(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
+    both(lambda x: F.max_pool2d(x, (2, 3), 1, (1, 0), (2, 1), ceil_mode=True), x)
+    both(lambda x: F.adaptive_max_pool2d(x, (4, 5)), x)
+    both(lambda x: F.max_pool3d(x, 2, 1), normal(2, 2, 5, 6, 7))
+    for padded in (True, False):
+        both(
+            lambda x, padded=padded: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=padded),
+            normal(2, 3, 8, 9),
+        )
+    both(lambda x: F.avg_pool1d(x, 3, 1, 1), normal(2, 3, 8))
+    both(lambda x: F.adaptive_avg_pool2d(x, 3), normal(2, 3, 8, 9))
+
+
+def test_softmax_and_its_relatives() -> None:
+    for columns in (1, 40, 700):
+        x = normal(6, columns)
+        both(lambda x: x.softmax(-1), x)
+        both(lambda x: x.log_softmax(-1), x)
+        both(lambda x: x.logsumexp(-1), x)
+    hidden = normal(3, 4)
+    hidden[1] = -np.inf
+    both(lambda x: x.logsumexp(-1).exp(), hidden[[0, 2]])
+    both(lambda x: safe_softmax(x, -1), hidden)
+
+
+@pytest.mark.parametrize("function", [F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu, F.leaky_relu, ut.erf,
+                                      ut.erfc, lambda x: ut.lgamma(x.abs() + 0.1)])  # fmt: skip
+def test_activations(function: Callable[..., Any]) -> None:
+    if function is not F.gelu:
+        ut.cuda.set_host_functions("allow")  # of lgamma's gradient
+    both(function, normal(40) * 3)
+
+
+def test_running_sums_and_extrema() -> None:
+    for shape in ((5,), (3, 700), (4, 33, 5)):
+        x = normal(*shape)
+        for dim in range(len(shape)):
+            both(lambda x, dim=dim: x.cumsum(dim), x)
+            both(lambda x, dim=dim: (x.argmax(dim), x.argmin(dim)), x)
+        both(lambda x: (x.argmax(), x.max(-1)[0]), x)
+    both(lambda x: (x.argmax(-1), x.cumsum(0)), np.array([[1.0, np.nan, np.nan], [2.0, 2.0, 1.0]]))
+    both(lambda i: (i.cumsum(0), i.argmax(0)), np.array([3, 1, 3, -2]))
+
+
+def test_sorting() -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((7,), (4, 1000), (2, 9000)):
+        x = rng.integers(-50, 50, shape).astype(float)  # with many equal elements
+        x.flat[3] = np.nan
+        for descending in (False, True):
+            both(lambda x, d=descending: tuple(x.sort(-1, descending=d, stable=True)), x)
+        both(lambda x: tuple(x.float().topk(5)), x)
+        both(lambda i: tuple(i.sort(-1)), rng.integers(-(2**40), 2**40, shape))
+        both(lambda i: tuple(i.sort(0)), rng.integers(0, 200, shape).astype(np.uint8))
+
+
+def test_sums_by_index() -> None:
+    rng = np.random.default_rng(0)
+    for count, rows, columns in ((5, 4, 3), (1500, 40, 9), (1100, 2000, 1)):
+        index = rng.integers(0, rows, count)
+        both(lambda w, i: F.embedding(i, w), normal(rows, columns), index)
+        both(lambda x, i: x.index_add(0, i, ut.ones(i.shape[0], x.shape[1], dtype=x.dtype, device=x.device)),
+             normal(rows, columns), index)  # fmt: skip
+    index = rng.integers(0, 6, (4, 5))
+    both(lambda x, i: x.gather(1, i), normal(4, 6), index)
+    both(lambda x, s, i: x.scatter_add(1, i, s), normal(4, 6), normal(4, 5), index)
+    both(lambda x, s, i: x.scatter_add(0, i, s), normal(50), normal(600), rng.integers(0, 50, 600))
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension with size 4"):
+        weight = ut.zeros(4, 2, device="cuda", requires_grad=True)
+        F.embedding(ut.tensor([1, 7], device="cuda"), weight).sum().backward()
+        ut.cuda.synchronize()
+
+
+def test_convolution() -> None:
+    both(
+        lambda x, w, b: F.conv2d(x, w, b, stride=(2, 1), padding=(1, 2)),
+        normal(2, 4, 6, 7),
+        normal(6, 4, 3, 3),
+        normal(6),
+    )
+    both(lambda x, w: F.conv2d(x, w, dilation=2, groups=2), normal(2, 4, 8, 9), normal(6, 2, 3, 2))
+    both(lambda x, w, b: F.conv1d(x, w, b, stride=3, padding=1), normal(3, 2, 11), normal(5, 2, 4), normal(5))
+    both(lambda x, w: F.conv3d(x, w, padding=1), normal(2, 2, 4, 3, 5), normal(3, 2, 3, 2, 3))
+    both(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1, groups=2),
+         normal(2, 4, 4, 3), normal(4, 3, 3, 3), normal(6))  # fmt: skip
+    both(
+        lambda x, w: F.conv_transpose1d(x, w, stride=2, dilation=2, output_padding=1), normal(2, 3, 5), normal(3, 2, 4)
+    )
+    both(lambda x, w: F.conv2d(x.transpose(2, 3), w), normal(1, 3, 4, 5), normal(2, 3, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", [ut.bfloat16, ut.float16])
+def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
+    pytest.importorskip("ml_dtypes")
+    x, w, b = normal(6, 16), normal(16, 16, seed=1) / 4, normal(16, seed=2)
+    calls: list[tuple[Callable[..., Any], Any]] = [
+        (lambda x, w, b: F.linear(x, w, b), (x, w, b)), (lambda x, w: x @ w, (x, w)), (F.gelu, (x,)), (F.silu, (x,)),
+        (lambda x, w, b: F.layer_norm(x, (16,), w[0], b), (x, w, b)), (lambda x: x.softmax(-1), (x,)),
+        (lambda x, w: x * w[:6] + x, (x, w)), (lambda x: ut.cat([x, -x]), (x,)), (F.relu, (x,)),
+        (lambda x, w: F.conv1d(x[None], w[:, :6, None].repeat(1, 1, 3)), (x, w)),
+        (lambda x, w: ut.bmm(x.expand(2, 6, 16), w.expand(2, 16, 16)), (x, w)), (lambda x: (x * 2).exp(), (x,)),
+    ]  # fmt: skip
+    for function, arrays in calls:
+        both(function, *arrays, dtype=dtype, rtol=0.02 if dtype is ut.bfloat16 else 0.004)
+    tensors = [ut.tensor(a, dtype=dtype, device="cuda") for a in (x, w, b)]
+    for function, count in ((F.linear, 3), (F.gelu, 1), (lambda x, w: x @ w, 2), (lambda x: x + x, 1)):
+        before = ut.cuda.launch_stats()["launches"]
+        function(*tensors[:count])
+        assert ut.cuda.launch_stats()["launches"] == before + 1
