@@ -231,8 +231,7 @@ def test_without_scipy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 
 
 def test_mvlgamma_refuses() -> None:
-    with pytest.raises(RuntimeError, match=r"All elements must be greater than \(p-1\)/2"):
-        ut.mvlgamma(ut.ones(2), 3)
+    assert ut.mvlgamma(ut.ones(2), 3).tolist() == [np.inf] * 2  # outside of (p-1)/2 it is computed, as in PyTorch 2.13
     with pytest.raises(RuntimeError, match="p has to be greater than or equal to 1"):
         ut.mvlgamma(ut.ones(2), 0)
 
