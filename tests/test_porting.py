@@ -12,6 +12,18 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from undertow.backend import cuda
+from undertow.backend.cuda import device
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not used the emulated GPU, which others of this run may have done before."""
+    if device.is_emulated():
+        pytest.skip("UNDERTOW_CUDA=emulate gives every process a GPU")
+    if device.is_ready() and True in device._started:
+        monkeypatch.setattr(device, "_started", {})
+        monkeypatch.setattr(cuda, "_namespaces", {})
 
 
 def test_what_programs_ask_about_devices() -> None:

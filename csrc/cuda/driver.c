@@ -178,20 +178,21 @@ start_words(void)
 PyObject *
 module_start(PyObject *module, PyObject *args)
 {
-    int emulated_count;
-    if (!PyArg_ParseTuple(args, "pi", &is_emulated, &emulated_count)) {
+    int emulated, count; /* nothing is changed where there is no GPU to use */
+    if (!PyArg_ParseTuple(args, "pi", &emulated, &count)) {
         return NULL;
     }
-    gpu_count = emulated_count < 1 ? 1 : emulated_count;
-    if (!is_emulated && (find_driver() < 0 || failed(driver.init(0), "starting the driver") ||
-                         failed(driver.device_count(&gpu_count), "counting devices"))) {
+    count = count < 1 ? 1 : count;
+    if (!emulated && (find_driver() < 0 || failed(driver.init(0), "starting the driver") ||
+                      failed(driver.device_count(&count), "counting devices"))) {
         return NULL;
     }
-    if (gpu_count == 0) {
+    if (count == 0) {
         PyErr_SetString(PyExc_RuntimeError, "the NVIDIA driver is there, and no GPU. Use device='cpu'.");
         return NULL;
     }
-    gpu_count = gpu_count > MOST_GPUS ? MOST_GPUS : gpu_count;
+    is_emulated = emulated;
+    gpu_count = count > MOST_GPUS ? MOST_GPUS : count;
     return enter_gpu(0) < 0 || start_words() < 0 ? NULL : PyLong_FromLong(gpu_count);
 }
 
