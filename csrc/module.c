@@ -227,6 +227,7 @@ static PyMethodDef functions[] = {
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
     {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
+    {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
     {"order_rows", (PyCFunction)(void (*)(void))order_rows, METH_FASTCALL},
     {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},

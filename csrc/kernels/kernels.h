@@ -156,6 +156,7 @@ PyObject *trust_twister(PyObject *module, PyObject *capsule);
 PyObject *read_twister(PyObject *module, PyObject *capsule);
 PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *over_stacks(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *empty_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *order_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_permutation(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -103,6 +103,31 @@ def test_transforms_are_the_same_for_any_number_of_threads() -> None:
     np.testing.assert_array_equal(found, ut.fft.rfft(ut.tensor(x)).numpy())
 
 
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_biases(dtype: str) -> None:
+    for shape in ((700, 33), (20, 30, 64), (20_000, 1)):
+        rows, bias = numbers(shape, dtype), numbers(shape[-1:], dtype)
+        expected = rows + bias
+        assert core.add_bias(rows, bias) is True
+        np.testing.assert_array_equal(rows, expected)
+    rows = numbers((700, 33), dtype)
+    before = rows.copy()
+    read_only = rows.copy()
+    read_only.flags.writeable = False
+    bias = numbers((33,), dtype)
+    for wrong in (
+        (rows[:9], bias),
+        (rows, bias[:32]),
+        (rows.T, bias),
+        (rows, rows[:1]),
+        (read_only, bias),
+        (rows, 1.0),
+    ):
+        assert core.add_bias(*wrong) is None
+    assert core.add_bias(rows, bias.astype("fd"[dtype == "f"])) is None
+    np.testing.assert_array_equal(rows, before)
+
+
 def test_memory_is_kept() -> None:
     made = core.empty((300, 300), np.float32)
     assert made.shape == (300, 300)

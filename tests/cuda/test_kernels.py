@@ -170,6 +170,8 @@ def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
         (lambda x, w: x * w[:6] + x, (x, w)), (lambda x: ut.cat([x, -x]), (x,)), (F.relu, (x,)),
         (lambda x, w: F.conv1d(x[None], w[:, :6, None].repeat(1, 1, 3)), (x, w)),
         (lambda x, w: ut.bmm(x.expand(2, 6, 16), w.expand(2, 16, 16)), (x, w)), (lambda x: (x * 2).exp(), (x,)),
+        (lambda x: x.t()[1:].unsqueeze(0).sigmoid().reshape(-1, 3)[:, 1], (x,)),
+        (lambda x: x.clone().squeeze().view(8, 12), (x,)),
     ]  # fmt: skip
     for function, arrays in calls:
         both(function, *arrays, dtype=dtype, rtol=0.02 if dtype is ut.bfloat16 else 0.004)
@@ -184,8 +186,9 @@ def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     from undertow.backend.cuda import attention
 
     q, k, v = normal(2, 3, 70, 4), normal(2, 3, 90, 4, seed=1), normal(2, 3, 90, 5, seed=2)
-    for most in (1 << 23, 2 * 70 * 90, 64 * 90):  # all heads at once, some of them, some rows of one
+    for most, long in ((1 << 23, 512), (2 * 70 * 90, 60), (64 * 90, 512)):  # all heads, some of them, some of the rows
         monkeypatch.setattr(attention, "BLOCK", most)
+        monkeypatch.setattr(attention, "LONG", long)
         for causal in (False, True):
             both(lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c), q, k, v)
     both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, dtype=ut.bfloat16, rtol=0.03)

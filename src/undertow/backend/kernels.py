@@ -118,6 +118,8 @@ attention = kernel("attention")
 attention_gradients = kernel("attention_gradients")
 #: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank
 order_rows = kernel("order_rows")
+#: (rows, bias) -> True; rows += bias, in place, if there are many
+add_bias = kernel("add_bias")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax
 softmax_scores = kernel("softmax_scores")
 #: (scores, scale, first, logs) -> True; the same, when the logs are known

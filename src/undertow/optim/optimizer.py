@@ -46,6 +46,14 @@ class Optimizer(HookedOptimizer):
 
     params    tensors; or dicts, each a group with "params" and options of its own; or (name, tensor) pairs
     defaults  the options of groups that do not set them
+
+    >>> import undertow as ut
+    >>> w = ut.ones(1, requires_grad=True)
+    >>> optimizer = ut.optim.SGD([w], lr=0.5)  # one of those derived from it
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.], requires_grad=True)
     """
 
     #: whether `update` takes sparse gradients

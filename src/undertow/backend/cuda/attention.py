@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from undertow.backend.cuda import device
-from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for
+from undertow.backend.cuda.blocks import agree, exact, kernel, rows
 from undertow.backend.interface import Array
 
 #: scores that are computed at a time
 BLOCK = 1 << 24
+#: rows from which causal heads are taken in parts
+LONG = 512
 
 # a block for each row of a (heads, rows, columns); row k sees columns up to first + k, unless first is -1
 WEIGH = r"""
@@ -25,18 +27,18 @@ KERNEL(weigh, P) { BEGIN
     const T *x = p.scores + from, scale = (T)p.scale, lowest = (T)float_of(0xff800000u);
     T most = lowest, sum = 0;
 #if !ALONE
-    if (p.columns <= 8 * blockDim.x) { // a thread keeps its part of the row
-        T kept[8];
-        for (int k = 0; k < 8; k++) {
+    if (p.columns <= 16 * blockDim.x) { // a thread keeps its part of the row
+        T kept[16];
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             kept[k] = i < seen ? x[i] * scale : lowest;
             most = Most()(most, kept[k]);
         }
         most = together(most, lowest, Most());
-        for (int k = 0; k < 8; k++) { kept[k] = m_exp(kept[k] - most); sum += kept[k]; }
+        for (int k = 0; k < 16; k++) { kept[k] = m_exp(kept[k] - most); sum += kept[k]; }
         sum = sum_of(sum);
         const T share = T(1) / sum;
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             if (i < p.columns) put(p.weights + from, i, kept[k] * share);
         }
@@ -64,16 +66,16 @@ KERNEL(slopes, P) { BEGIN
     const T log = p.logs[head * p.log_rows + p.from_row + row];
     T sum = 0;
 #if !ALONE
-    if (p.columns <= 8 * blockDim.x) {
-        T kept[8], slope[8];
-        for (int k = 0; k < 8; k++) {
+    if (p.columns <= 16 * blockDim.x) {
+        T kept[16], slope[16];
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             kept[k] = i < seen ? m_exp(x[i] * scale - log) : T(0);
             slope[k] = i < seen ? g[i] : T(0);
             sum += kept[k] * slope[k];
         }
         sum = sum_of(sum);
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 16; k++) {
             const i64 i = threadIdx.x + k * blockDim.x;
             if (i >= p.columns) break;
             put(p.weights + from, i, kept[k]);
@@ -97,17 +99,14 @@ def _stacks(*arrays: Array) -> list[Any]:
     return [rows(x).reshape(-1, *x.shape[-2:]) for x in arrays]
 
 
-def _blocks(heads: int, count: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows: whole heads if they are small, else some rows of one."""
-    if count * columns <= BLOCK:
-        step = min(BLOCK // (count * columns), 65535)
-        for start in range(0, heads, step):
-            yield slice(start, min(start + step, heads)), slice(0, count)
-        return
-    step = max(64, BLOCK // columns // 64 * 64)
-    for head in range(heads):
+def _blocks(heads: int, count: int, columns: int, is_causal: bool) -> Iterator[tuple[slice, slice]]:
+    """Slices of heads and rows. Of long causal heads a quarter of the rows at a time: the first ones see few keys."""
+    step = -(-count // 4) if is_causal and count >= LONG else count
+    step = max(1, min(step, max(64, BLOCK // columns // 64 * 64)))
+    many = max(1, min(BLOCK // (step * columns), 65535))
+    for head in range(0, heads, many):
         for start in range(0, count, step):
-            yield slice(head, head + 1), slice(start, min(start + step, count))
+            yield slice(head, min(head + many, heads)), slice(start, min(start + step, count))
 
 
 def _serves(*arrays: Array) -> bool:
@@ -132,8 +131,8 @@ class Block:
         return self.shape[1], self.shape[2], log_rows, self.part.start, self.first
 
     def launch(self) -> tuple[int, int]:
-        """Blocks of threads, and threads."""
-        return self.shape[0] * self.shape[1], threads_for(self.shape[2])
+        """Blocks of threads, and threads: each keeps 16 elements of a row, if rows are not very long."""
+        return self.shape[0] * self.shape[1], max(32, min(512, 1 << (-(-self.shape[2] // 16) - 1).bit_length()))
 
 
 def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: float) -> Any:
@@ -145,7 +144,7 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
     out, logs = _empty((*query.shape[:-1], value.shape[-1]), query.dtype), _empty(query.shape[:-1], sums)
     to = out.reshape(-1, *out.shape[-2:])
     log_rows = logs.reshape(q.shape[:2])
-    for heads, part in _blocks(len(q), q.shape[1], k.shape[1]):
+    for heads, part in _blocks(len(q), q.shape[1], k.shape[1], is_causal):
         block = Block(heads, part, k.shape[1], is_causal)
         scores = _empty(block.shape, sums)
         weights = scores if query.dtype == sums else _empty(block.shape, query.dtype)
@@ -167,7 +166,7 @@ def attention_gradients(
     q, k, v, g = _stacks(query, key, value, g)
     multiply, log_rows = device.extension().multiply_into, rows(logs).reshape(q.shape[:2])
     of_q, of_k, of_v = _empty(q.shape, q.dtype), *[device.extension().zero(_empty(x.shape, sums)) for x in (k, v)]
-    for heads, part in _blocks(len(q), q.shape[1], k.shape[1]):
+    for heads, part in _blocks(len(q), q.shape[1], k.shape[1], is_causal):
         block = Block(heads, part, k.shape[1], is_causal)
         seen = block.seen
         scores, of_weights = _empty(block.shape, sums), _empty(block.shape, sums)

@@ -56,6 +56,14 @@ def library() -> tuple[Any, int] | None:
         return None
 
 
+def version() -> int:
+    """The version of cuDNN, which must be there."""
+    found = library()
+    assert found is not None
+    found[0].cudnnGetVersion.restype = ctypes.c_size_t
+    return int(found[0].cudnnGetVersion())
+
+
 def number_of(dtype: np.dtype[Any]) -> int | None:
     """cuDNN's number of a dtype."""
     if dtypes.is_bfloat16(dtype):

@@ -30,7 +30,8 @@ def _apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None
     if bias is not None:
         if bias.dtype is not weight.dtype or bias.shape != weight.shape[:1]:
             _check_bias(bias, weight)
-        out += bias
+        if not kernels.add_bias(xp, out, bias):
+            out += bias
     return out
 
 

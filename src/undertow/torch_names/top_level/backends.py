@@ -74,6 +74,13 @@ class Cudnn(Library):
 
         return cuda.is_available() and import_module("undertow.backend.cuda.cudnn").library() is not None
 
+    def is_built(self) -> bool:
+        return self.is_available()
+
+    def version(self) -> int | None:  # type: ignore[override]
+        """The version of cuDNN, such as 91900; None where there is none."""
+        return int(import_module("undertow.backend.cuda.cudnn").version()) if self.is_available() else None
+
 
 class Products(Library):
     """Products of matrices on GPUs, by cuBLAS.
