@@ -116,3 +116,24 @@ def test_functions_that_are_not_to_be_looked_into() -> None:
         "    return add",
         "",
     ], done.stderr
+
+
+BY_HAND = """
+import undertow as ut
+from undertow import fx
+
+graph = fx.Graph()
+tracer = fx.proxy.GraphAppendingTracer(graph)
+x, y = [fx.Proxy(graph.placeholder(name), tracer) for name in "xy"]
+total = ut.einsum("ij,jk->ik", (x, y)) + 1
+graph.output(total.node)
+einsum = next(node for node in graph.nodes if node.target is ut.einsum)
+print(einsum.args == ("ij,jk->ik", x.node, y.node))  # unpacked, as PyTorch does before it asks
+print(fx.GraphModule(ut.nn.Module(), graph)(ut.ones(2, 3), ut.ones(3, 2)).tolist())
+print(isinstance(fx.Proxy(x.node).tracer, fx.proxy.GraphAppendingTracer))
+"""
+
+
+def test_a_graph_that_is_built_by_hand() -> None:
+    done = subprocess.run([sys.executable, "-c", BY_HAND], capture_output=True, text=True)
+    assert done.stdout.split("\n") == ["True", "[[4.0, 4.0], [4.0, 4.0]]", "True", ""], done.stderr

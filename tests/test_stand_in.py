@@ -232,3 +232,20 @@ def test_the_list_of_modules_is_pytorchs(torch) -> None:
     folder = Path(torch.__file__).parent
     files = {f"torch.{file.stem}" for file in folder.glob("*.py")} - {"torch.__init__", "torch.__config__"}
     assert {name for name in files if not name.endswith("__")} <= names
+
+
+def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
+    program = """
+        import torch
+        from torch.ops import aten
+        from torch.utils.data import IterDataPipe, functional_datapipe
+
+        assert aten is torch.ops.aten
+        table = {torch.ops.aten._to_copy.default: 1}
+        print(table[torch.ops.aten._to_copy.default], "USE_MKL=OFF" in torch.__config__.show(), torch.Future().done())
+        try:
+            torch.ops.aten._to_copy(torch.ones(1))
+        except NotImplementedError as error:
+            print("does not have torch.ops.aten._to_copy" in str(error))
+        """
+    assert undertow("run", written(tmp_path, "names.py", program), folder=tmp_path) == "1 True False\nTrue\n"

@@ -137,11 +137,12 @@ else:
         __name__,
         modules="amp cuda data distributed distributions func instrument masked nn optim testing "
         "accelerator backends compiler cpu futures fx hub jit library mps mtia multiprocessing overrides profiler "
-        "random serialization signal storage types utils xpu",
+        "quasirandom random serialization signal storage types utils xpu",
         names={
             "undertow.amp": "GradScaler",
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
+            "undertow.futures": "Future",
             "undertow.interop.files": "load save",
             "undertow.nn.functions.rnn.functional": (
                 "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"

@@ -160,3 +160,15 @@ def test_complex_jacobians(transform: Any) -> None:
 def test_what_is_refused(call: Any, text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         call(ut.ones(3))
+
+
+def test_functionalize_gives_what_the_function_gives() -> None:
+    def change(x: Any) -> Any:
+        y = x * 1
+        y.mul_(x)
+        return y.sum()
+
+    x = ut.tensor([2.0, 3.0])
+    assert ut.func.grad(ut.func.functionalize(change))(x).tolist() == [4, 6]
+    with pytest.raises(RuntimeError, match="Valid options"):
+        ut.func.functionalize(change, remove="all")

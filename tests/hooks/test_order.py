@@ -277,3 +277,24 @@ def test_a_tensor_used_twice_fires_once_with_the_sum(L: ModuleType, runs: int) -
     for _ in range(runs):
         loss.backward(retain_graph=True)
     assert seen == [7.0] * runs
+
+
+def test_hooks_of_one_tensor_see_one_gradient() -> None:
+    """So one of them may leave another an attribute on it."""
+    seen: list[Any] = []
+
+    def first(grad: Any) -> None:
+        seen.append(grad)
+
+    def second(grad: Any) -> Any:
+        grad.note = "from the second"
+        return grad * 2
+
+    y = ut.ones(2, requires_grad=True) * 1
+    y.register_hook(first)
+    y.register_hook(second)
+    y.register_hook(first)
+    y.sum().backward()
+    assert seen[0].note == "from the second"
+    assert not hasattr(seen[1], "note")
+    assert seen[1].tolist() == [2, 2]

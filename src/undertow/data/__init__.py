@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from undertow.data.collate import default_collate, default_convert
+from undertow.data.datapipes import IterDataPipe, MapDataPipe, functional_datapipe
 from undertow.data.datasets import (
     ChainDataset,
     ConcatDataset,
@@ -30,7 +31,7 @@ from undertow.torch_names import missing as _absent
 __all__ = [
     # where examples come from
     "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "ChainDataset",
-    "StackDataset", "random_split",
+    "StackDataset", "random_split", "IterDataPipe", "MapDataPipe", "functional_datapipe",
     # in which order
     "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
     "DistributedSampler",

@@ -13,6 +13,7 @@ from undertow.func.forward import jvp as jvp
 from undertow.func.modules import functional_call as functional_call
 from undertow.func.modules import replace_all_batch_norm_modules_ as replace_all_batch_norm_modules_
 from undertow.func.modules import stack_module_state as stack_module_state
+from undertow.func.mutations import functionalize as functionalize
 from undertow.func.reverse import grad as grad
 from undertow.func.reverse import grad_and_value as grad_and_value
 from undertow.func.reverse import jacrev as jacrev

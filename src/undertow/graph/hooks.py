@@ -131,11 +131,13 @@ def run_tensor_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
 
 
 def _run_each(hooks: dict[int, Any], grad: Array, xp: Namespace, recorded: bool) -> Array:
+    """All hooks see one tensor, until one of them replaces it: they may leave each other attributes on it."""
+    shown = _shown(grad, xp)
     for hook in list(hooks.values()):
-        shown = _shown(grad, xp)
         result = hook(shown)
         if result is not None and result is not shown:
             grad = _taken(checked(hook, shown, result), recorded)
+            shown = result
     return grad
 
 

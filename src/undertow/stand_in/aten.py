@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from undertow.torch_names.absent import absent
 from undertow.torch_names.overloads import Overloads
 
 
@@ -28,6 +29,8 @@ class Operators:
         if name.startswith(("__", "pytest")):
             raise AttributeError(name)
         function = find(name) if self._namespace in ("aten", "prims") else None
+        if function is None and self._namespace == "aten":  # classes with __torch_dispatch__ list what they know
+            function = absent(f"torch.ops.aten.{name}")
         if function is None:
             raise AttributeError(f"'_OpNamespace' {self._namespace!r} object has no attribute {name!r}")
         made = Overloads(self._namespace, name, function)

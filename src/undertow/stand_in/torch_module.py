@@ -71,9 +71,9 @@ class TorchModule(ModuleType):
 
 #: modules that are attributes of PyTorch without having been imported
 IMPORTED_WITH_TORCH = frozenset(
-    "_C _VF _dynamo _jit_internal _linalg_utils _lowrank _lobpcg _ops _tensor _tensor_str _utils "
+    "__config__ _C _VF _dynamo _jit_internal _linalg_utils _lowrank _lobpcg _ops _tensor _tensor_str _utils "
     "ao autograd compiler cpu export futures fx hub jit library mps mtia multiprocessing nested onnx optim overrides "
-    "package profiler quantization serialization signal storage testing types utils xpu".split()
+    "package profiler quantization quasirandom serialization signal storage testing types utils xpu".split()
 )
 
 

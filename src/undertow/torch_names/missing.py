@@ -69,7 +69,7 @@ BELOW = {
     "optim": {"swap_in_optimizer_params_and_state": "load a state_dict() instead."},
     "data": {
         **dict.fromkeys(
-            ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "datapipes", "functional_datapipe", "graph",
+            ["DFIterDataPipe", "DataChunk", "datapipes", "graph",
              "graph_settings", "guaranteed_datapipes_determinism", "non_deterministic"],
             PIPES,
         ),

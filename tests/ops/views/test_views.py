@@ -523,3 +523,11 @@ def test_resize_to_more_than_there_can_be() -> None:
     with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
         x.resize_(2**31, 2**31)
     assert x.tolist() == [0, 0]
+
+
+def test_split_takes_the_name_of_pytorchs_method() -> None:
+    whole: Any = ops.ones(5)
+    assert [len(part) for part in whole.split(split_size=2)] == [2, 2, 1]
+    assert [len(part) for part in whole.split(split_size=[1, 4], dim=0)] == [1, 4]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        whole.split()

@@ -2,6 +2,9 @@
 
 from undertow.data.collate import default_collate as default_collate
 from undertow.data.collate import default_convert as default_convert
+from undertow.data.datapipes import IterDataPipe as IterDataPipe
+from undertow.data.datapipes import MapDataPipe as MapDataPipe
+from undertow.data.datapipes import functional_datapipe as functional_datapipe
 from undertow.data.datasets import ChainDataset as ChainDataset
 from undertow.data.datasets import ConcatDataset as ConcatDataset
 from undertow.data.datasets import Dataset as Dataset

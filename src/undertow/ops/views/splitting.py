@@ -155,7 +155,12 @@ _unsafe_split_with_sizes = primitive(
 @composite(variants="function method")
 @shortcut(_split, _split_with_sizes)
 def split(
-    input: Array, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
+    input: Array,
+    split_size_or_sections: int | Sequence[int] | None = None,
+    dim: int = 0,
+    *,
+    split_size: int | Sequence[int] | None = None,
+    axis: int | None = None,
 ) -> tuple[Any, ...]:
     """Views of the tensor along `dim`: of one size (the last perhaps smaller), or of the sizes listed.
 
@@ -164,9 +169,12 @@ def split(
     [(2,), (2,), (1,)]
     """
     dim = dim if axis is None else axis
-    if isinstance(split_size_or_sections, (list, tuple)):
-        return _split_with_sizes(input, ints((split_size_or_sections,)), dim)
-    return _split(input, split_size_or_sections, dim)
+    size = split_size_or_sections if split_size is None else split_size  # the name that PyTorch's method has for it
+    if size is None:
+        raise TypeError("split() missing 1 required positional argument: 'split_size_or_sections'")
+    if isinstance(size, (list, tuple)):
+        return _split_with_sizes(input, ints((size,)), dim)
+    return _split(input, size, dim)
 
 
 @composite(variants="function method")

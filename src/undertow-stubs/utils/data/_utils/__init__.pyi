@@ -6,7 +6,9 @@ from undertow.data import ConcatDataset as ConcatDataset
 from undertow.data import DataLoader as DataLoader
 from undertow.data import Dataset as Dataset
 from undertow.data import DistributedSampler as DistributedSampler
+from undertow.data import IterDataPipe as IterDataPipe
 from undertow.data import IterableDataset as IterableDataset
+from undertow.data import MapDataPipe as MapDataPipe
 from undertow.data import Progress as Progress
 from undertow.data import RandomSampler as RandomSampler
 from undertow.data import Sampler as Sampler
@@ -19,5 +21,6 @@ from undertow.data import WeightedRandomSampler as WeightedRandomSampler
 from undertow.data import WorkerInfo as WorkerInfo
 from undertow.data import default_collate as default_collate
 from undertow.data import default_convert as default_convert
+from undertow.data import functional_datapipe as functional_datapipe
 from undertow.data import get_worker_info as get_worker_info
 from undertow.data import random_split as random_split

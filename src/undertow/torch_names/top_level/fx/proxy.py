@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+#: the class of that name in tracer.py, which puts it here: it makes Proxies
+GraphAppendingTracer: Any = None
+
+
 class TraceError(ValueError):
     """A program does something that depends on the values, which a trace does not have."""
 
@@ -25,7 +29,7 @@ class Proxy:
 
     def __init__(self, node: Node, tracer: Tracer | None = None) -> None:
         self.node = node
-        self.tracer: Any = tracer
+        self.tracer: Any = GraphAppendingTracer(node.graph) if tracer is None else tracer
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

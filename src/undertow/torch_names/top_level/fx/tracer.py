@@ -12,6 +12,7 @@ from undertow.nn import Module, Parameter, Sequential
 from undertow.tensor import Tensor
 from undertow.tensor.torch_function import enable
 
+from . import proxy
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
@@ -186,6 +187,18 @@ def wrapped_functions(tracer: Tracer) -> Iterator[None]:
                 names[name] = value
             else:
                 del names[name]
+
+
+class GraphAppendingTracer(Tracer):
+    """Has what is done with Proxies added to a graph that is there already, by a program that builds one by hand."""
+
+    def __init__(self, graph: Graph) -> None:
+        enable()
+        super().__init__()
+        self.graph, self.root = graph, Module()
+
+
+proxy.GraphAppendingTracer = GraphAppendingTracer
 
 
 def wrap(fn_or_name: Any) -> Any:
