@@ -385,9 +385,8 @@ def test_memory_that_another_stream_uses_waits_for_it() -> None:
     assert again._array.address == address and ut.cuda.memory_stats()["blocks_held_for_streams"] == 0
 
 
-@emulated
-def test_gradients_that_cross_streams_keep_their_memory() -> None:
-    """The gradient of y is made on one stream, and used on another while its own goes on to reuse memory."""
+def across_two_streams() -> Any:
+    """The gradient of y is made on one stream, and read on another, which stands still while memory is reused."""
     x = ut.ones(9000, device="cuda", requires_grad=True)
     first, second = side_stream(), side_stream()
     with ut.cuda.stream(first):
@@ -395,12 +394,26 @@ def test_gradients_that_cross_streams_keep_their_memory() -> None:
     second.wait_stream(first)
     with ut.cuda.stream(second):
         loss = (y * 3).sum()
-    with ut.cuda.stream(second):
-        loss.backward()  # the first stream stands at the gate, with y's gradient still to be read
-        scratch = [ut.full((9000,), 1000.0 + k, device="cuda") for k in range(4)]
+    ut.cuda.current_stream().wait_stream(second)
+    scratch = []
+
+    def reuse(gradient: Any) -> None:
+        with ut.cuda.stream(second):
+            scratch.extend([ut.full((9000,), 1000.0 + k, device="cuda") for k in range(4)])
+
+    x.register_hook(reuse)
+    loss.backward()
+    assert is_done(second) and len(scratch) == 4
     gates().open_gates()
     ut.cuda.synchronize()
-    assert x.grad.unique().tolist() == [6] and len(scratch) == 4
+    return x.grad.unique().tolist()
+
+
+@emulated
+def test_gradients_that_cross_streams_keep_their_memory(monkeypatch: Any) -> None:
+    assert across_two_streams() == [6]
+    monkeypatch.setattr(ut.cuda.Stream, "keep", lambda self, array: None)
+    assert across_two_streams() != [6]
 
 
 def test_all_the_memory_comes_back() -> None:
