@@ -43,7 +43,8 @@ def require_list(name: str, tensors: Any) -> None:
 REFLECTED = {
     "add": "__radd__", "sub": "__rsub__", "mul": "__rmul__", "true_divide": "__rtruediv__",
     "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "pow": "__rpow__", "eq": "__eq__", "ne": "__ne__",
-    "lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__",
+    "lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__", "matmul": "__rmatmul__",
+    "bitwise_and": "__rand__", "bitwise_or": "__ror__", "bitwise_xor": "__rxor__",
 }  # fmt: skip
 
 
@@ -74,7 +75,8 @@ class ForeignOperandError(TypeError):
         right = exponent if name == "pow" else other
         if right is not self.value or alpha != 1 or not isinstance(input, Tensor):
             return NotImplemented
-        return getattr(type(right), REFLECTED[name])(right, input)
+        operator = getattr(type(right), REFLECTED[name], None)
+        return NotImplemented if operator is None else operator(right, input)
 
 
 def as_operand(op: str, name: str, value: Array) -> Tensor:
@@ -98,7 +100,15 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
     message = f"{op}(): argument '{name}' must be Tensor, not {foreign_name(value)}"
     if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
         raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
+    if has_operator(type(value), REFLECTED.get(op, "")):
+        raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
     raise TypeError(message)
+
+
+def has_operator(kind: type, name: str) -> bool:
+    """Whether a class of the program's has an operator of its own, which Python asks when the left operand gives up."""
+    found = getattr(kind, name, None)
+    return found is not None and found is not getattr(object, name, None) and kind.__module__ != "builtins"
 
 
 def foreign_name(value: Any) -> str:

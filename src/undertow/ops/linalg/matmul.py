@@ -16,7 +16,7 @@ from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
 from undertow.compiled import twin
 from undertow.modes import current
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import ForeignOperandError, as_operand
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
@@ -226,7 +226,12 @@ def matmul(input: Array, other: Array) -> Array:
         if n == 2 == m:
             return mm(input, other)
     else:
-        input, other = as_operand("matmul", "input", input), as_operand("matmul", "other", other)
+        try:
+            input, other = as_operand("matmul", "input", input), as_operand("matmul", "other", other)
+        except ForeignOperandError as error:
+            if hasattr(type(error.value), "__array_ufunc__"):  # xarray's labels, whose own product takes no tensor
+                raise
+            return error.answer("matmul", (), {"input": input, "other": other})
         n, m = input.ndim, other.ndim
     if n == 0 or m == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {n}D and {m}D")
