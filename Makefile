@@ -34,7 +34,8 @@ docs-test:
 	$(PYTHON) -m pytest -q --doctest-modules src/undertow tests/test_docs.py
 
 # The compiled core built with the address and undefined-behaviour sanitizers, beside a copy of the Python files, and the
-# tests of what it does: make sanitize SANITIZED_TESTS=tests/compiled/test_core.py runs one file of them.
+# tests of what it does: make sanitize SANITIZED_TESTS=tests/compiled/test_core.py runs one file of them. A process that
+# a sanitizer ends shows nothing any more, so reports are files, which are printed behind the tests.
 SANITIZED = build/sanitized
 SANITIZED_TESTS = tests/compiled tests/inplace
 # not what runs other processes without the core, nor a state machine that spends most of its time in PyTorch
@@ -48,8 +49,10 @@ sanitize:
 	UNDERTOW_SANITIZE=1 $(PYTHON) setup.py -q build_ext --build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects
 	test -n "$$(ls $(SANITIZED)/undertow/_core*.so)"
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED) \
-	$(PYTHON) -m pytest $(SANITIZED_OPTIONS) $(SANITIZED_TESTS)
+	ASAN_OPTIONS=detect_leaks=0:log_path=$(SANITIZED)/report \
+	UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZED)/report PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED) \
+	$(PYTHON) -m pytest $(SANITIZED_OPTIONS) $(SANITIZED_TESTS) \
+	|| { head -n 20 $(SANITIZED)/report.* 2>/dev/null; exit 1; }
 
 bench:
 	$(PYTHON) -m benchmarks

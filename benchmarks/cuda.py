@@ -1,4 +1,4 @@
-"""undertow on a GPU beside PyTorch: ``python -m benchmarks.cuda [--only NAME] [--repeats N] [--json FILE]``.
+"""undertow on a GPU beside PyTorch: ``python -m benchmarks.cuda [--only NAME] [--repeats N] [--update]``.
 
 Every case is the same program for both libraries, run in turn in one process; times are medians of runs that end with a
 synchronisation, in microseconds. A ratio above the goal is marked.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from tools.figures import store
 
 Step = Callable[[], Any]
 
@@ -29,7 +27,7 @@ class Case(NamedTuple):
     name: str
     goal: float
     make: Callable[[Any], Step]
-    inner: int = 1
+    inner: int = 5
 
 
 # ---- models
@@ -184,16 +182,16 @@ def cases() -> Iterator[Case]:
     yield Case("a + a, 8 numbers", 0.15, forward(lambda lib, x: x + x, 8), 50)
     yield Case("a.sum(), 8 numbers", 0.25, forward(lambda lib, x: x.sum(), 8), 50)
     yield Case("a @ a, 64 x 64", 0.3, forward(lambda lib, x: x @ x, 64, 64), 50)
-    yield Case("50 sines both ways", 0.12, chain)
-    yield Case("changing shapes both ways", 0.5, changing_shapes)
-    yield Case("small MLP, SGD", 0.2, perceptron([128, 256, 10], 64))
-    yield Case("small MLP, Adam (fused)", 0.2, perceptron([128, 256, 10], 64, "Adam", fused=True))
+    yield Case("50 sines both ways", 0.12, chain, 10)
+    yield Case("changing shapes both ways", 0.5, changing_shapes, 10)
+    yield Case("small MLP, SGD", 0.2, perceptron([128, 256, 10], 64), 10)
+    yield Case("small MLP, Adam (fused)", 0.2, perceptron([128, 256, 10], 64, "Adam", fused=True), 10)
     yield Case("medium MLP, SGD", 1.0, perceptron([2048, 2048, 2048, 2048, 10], 512))
     yield Case("LSTM by hand, 100 steps", 0.2, lstm_by_hand)
-    yield Case("small CNN, SGD", 0.6, small_cnn)
-    yield Case("transformer layer 8 x 128 x 256", 0.35, transformer(1, 256, 4, 8, 128, False))
+    yield Case("small CNN, SGD", 0.6, small_cnn, 10)
+    yield Case("transformer layer 8 x 128 x 256", 0.35, transformer(1, 256, 4, 8, 128, False), 10)
     yield Case("4 transformer layers in bfloat16, 4 x 2048 x 1024", 1.0, transformer(4, 1024, 16, 4, 2048, True))
-    yield Case("Adam (fused), 100 x 10", 0.25, adam(100, 10))
+    yield Case("Adam (fused), 100 x 10", 0.25, adam(100, 10), 10)
     yield Case("Adam (fused), 100 x 500,000", 1.02, adam(100, 500_000))
     yield Case("conv2d 64 x 64 x 56^2 both ways", 1.0,
                both(lambda lib, x, w: f(lib).conv2d(x, w, padding=1), (64, 64, 56, 56), (64, 64, 3, 3)))  # fmt: skip
@@ -224,7 +222,7 @@ def cases() -> Iterator[Case]:
         "attention in bfloat16, 2 x 16 x 4096 x 64, both ways", 1.0, both(attend, *[(2, 16, 4096, 64)] * 3, half=True)
     )
     yield Case("attention, 8 x 4 x 512 x 64, both ways", 1.0, both(attend, *[(8, 4, 512, 64)] * 3))
-    yield Case("a.sum().item()", 1.1, forward(lambda lib, x: x.sum().item(), 8))
+    yield Case("a.sum().item()", 1.1, forward(lambda lib, x: x.sum().item(), 8), 1)
 
 
 # ---- measuring
@@ -252,37 +250,37 @@ def measure(case: Case, libraries: list[Any], repeats: int) -> dict[str, Any]:
     return {"name": case.name, "goal": case.goal, "undertow": found[0], "torch": found[1], "ratio": found[0] / found[1]}
 
 
-def machine(libraries: list[Any]) -> dict[str, Any]:
-    ut, torch = libraries
-    return {
-        "date": str(date.today()), "device": ut.cuda.get_device_name(), "torch": torch.__version__,
-        "python": platform.python_version(),
-    }  # fmt: skip
+def as_page(figures: dict[str, Any]) -> str:
+    """The table of docs/cuda.md."""
+    head = f"{figures['device']}, beside PyTorch {figures['torch']} in the same process; microseconds.\n\n"
+    lines = ["| | PyTorch | undertow | ratio | goal |", "| --- | --- | --- | --- | --- |"]
+    for row in figures["cases"]:
+        times = [f"{t:.1f}" if t < 10 else f"{t:,.0f}" for t in (row["torch"], row["undertow"])]
+        lines.append(f"| {row['name']} | {' | '.join(times)} | {row['ratio']:.2f} | {row['goal']:.2f} |")
+    return head + "\n".join(lines)
+
+
+def as_line(row: dict[str, Any]) -> str:
+    mark = "" if row["ratio"] <= row["goal"] else "  *"
+    times = f"{row['undertow']:10.1f} {row['torch']:10.1f}"
+    return f"{row['name']:58s} {times}   {row['ratio']:.2f} (goal {row['goal']}){mark}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
     parser.add_argument("--only", action="append", default=[], help="cases whose name contains this")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--update", action="store_true", help="write docs/figures/cuda.json, and docs/cuda.md")
     options = parser.parse_args()
-    libraries = [importlib.import_module(name) for name in ("undertow", "torch")]
-    found: dict[str, Any] = {**machine(libraries), "cases": []}
-    print(*[f"{key} {value}" for key, value in found.items() if key != "cases"], sep=", ")
+    ut, torch = libraries = [importlib.import_module(name) for name in ("undertow", "torch")]
+    found: dict[str, Any] = {"device": ut.cuda.get_device_name(), "torch": torch.__version__, "cases": []}
+    print(found["device"], found["torch"])
     for case in cases():
-        if options.only and not any([part in case.name for part in options.only]):
-            continue
-        try:
-            row = measure(case, libraries, options.repeats)
-        except Exception as error:
-            print(f"{case.name:58s} {type(error).__name__}: {str(error)[:200]}", flush=True)
-            continue
-        found["cases"].append(row)
-        mark = "" if row["ratio"] <= case.goal else "  *"
-        times = f"{row['undertow']:10.1f} {row['torch']:10.1f}"
-        print(f"{case.name:58s} {times}   {row['ratio']:.2f} (goal {case.goal}){mark}", flush=True)
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        if not options.only or any([part in case.name for part in options.only]):
+            found["cases"].append(measure(case, libraries, options.repeats))
+            print(as_line(found["cases"][-1]), flush=True)
+    if options.update:
+        store("cuda", "cuda", "python -m benchmarks.cuda --update", found)
 
 
 if __name__ == "__main__":

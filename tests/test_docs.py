@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tools.site.reference import resolve
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<output>.*?)^```\n)?", re.M | re.S)
@@ -22,7 +24,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 NAMED = re.compile(r"`((?:[\w.]+/)*[\w.]+\.(?:py|c|h)|(?:[\w.]+/)+)`")
 #: made by the build, and PyTorch's own tests
 ELSEWHERE = {"csrc/plan.h", "test/test_autograd.py", "test_eager_transforms.py"}
-FOLDERS = ("src", "csrc", "tests", "docs", "benchmarks", "conformance", "examples", "web/replay/src")
+FOLDERS = ("src", "csrc", "tests", "docs", "benchmarks", "conformance", "examples", "tools", "web/replay/src")
 
 
 class Example(NamedTuple):
@@ -52,6 +54,19 @@ def run_page(text: str, name: str) -> None:
 def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some write files
     run_page(page.read_text(encoding="utf-8"), str(page))
+
+
+def test_names_of_the_library_exist() -> None:
+    """`ut.nn.Linear` between backticks, on any page."""
+    missing = []
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for path in re.findall(r"`[^`\n]*?(?<![\w.])(?:ut|undertow)\.([A-Za-z_][\w.]*\w)[^`\n]*`", prose):
+            try:
+                resolve(f"undertow.{path}")
+            except (AttributeError, ImportError):
+                missing.append(f"{page.relative_to(ROOT)}: {path}")
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

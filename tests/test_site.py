@@ -98,6 +98,7 @@ def test_the_reference_shows_what_examples_return_and_kinks(made: dict[str, str]
     assert f">>> ut.abs(ut.tensor([0.25, 0.75]))\n{ut.tensor([0.25, 0.75])!r}" in shown
     assert "gradient of input: g * sgn(input)" in shown and "[rule 2](../kinks.md)" in shown
     assert len(kinks.kinks()) > 50
+    assert "`clamp`, written into the tensor itself.\n\nSee {py:func}`undertow.clamp`." in made["functions-other.md"]
 
 
 def test_no_page_is_left_for_the_site_to_find(tmp_path: Path) -> None:

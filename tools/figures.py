@@ -28,6 +28,7 @@ FORMATS = {
     "profiler": "benchmarks.profiler",
     "page": "benchmarks.page",
     "growth": "benchmarks.growth",
+    "cuda": "benchmarks.cuda",
     "conformance": "conformance.report",
 }
 

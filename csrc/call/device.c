@@ -32,7 +32,7 @@ find_device_arrays(const Operation *self, const Form *form, int number, PyObject
         if (form->orders[0] != ORDER_AS_COMPUTED && !((Array *)array)->is_contiguous) {
             return 0;
         }
-        if (form->dtypes >> k & 1) {
+        if (form->taking_part >> k & 1) {
             if (dtype != NULL && dtype_of(array) != dtype) {
                 return 0;
             }
@@ -49,10 +49,10 @@ is_finished(const Form *form, PyObject *const *arguments, PyObject *out)
     if (!is_device_array(out) || (form->orders[0] != ORDER_AS_COMPUTED && !((Array *)out)->is_contiguous)) {
         return 0;
     }
-    if (form->first < 0) {
+    if (form->settled < 0) {
         return 1;
     }
-    PyObject *first = arguments[form->first];
+    PyObject *first = arguments[form->settled];
     return dtype_of(out) == dtype_of(first) || (form->any_float && has_floats(first));
 }
 

@@ -205,7 +205,8 @@ is_there_already(PyArrayObject *array, PyObject *key, PyObject *value)
     PyArrayObject *part = (PyArrayObject *)PyObject_GetItem((PyObject *)array, key), *other = (PyArrayObject *)value;
     int same = part != NULL && PyArray_Check(part) && PyArray_DATA(part) == PyArray_DATA(other) &&
                PyArray_SAMESHAPE(part, other) &&
-               memcmp(PyArray_STRIDES(part), PyArray_STRIDES(other), PyArray_NDIM(part) * sizeof(npy_intp)) == 0;
+               (PyArray_NDIM(part) == 0 ||
+                memcmp(PyArray_STRIDES(part), PyArray_STRIDES(other), PyArray_NDIM(part) * sizeof(npy_intp)) == 0);
     Py_XDECREF(part);
     return same ? 1 : -1;
 }

@@ -88,7 +88,7 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
         if (!PyArray_CheckExact(arguments[k]) || (is_narrow(arguments[k]) && !self->is_view)) {
             return 0;
         }
-        if (form->dtypes >> k & 1) {
+        if (form->taking_part >> k & 1) {
             PyArray_Descr *own = PyArray_DESCR((PyArrayObject *)arguments[k]);
             if (dtype != NULL && own != dtype) {
                 found = 2;
@@ -154,10 +154,10 @@ are_arrays(PyObject *several)
 static int
 dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
 {
-    if (form->first < 0) {
+    if (form->settled < 0) {
         return 1;
     }
-    PyArrayObject *first = (PyArrayObject *)arguments[form->first];
+    PyArrayObject *first = (PyArrayObject *)arguments[form->settled];
     return PyArray_DESCR((PyArrayObject *)out) == PyArray_DESCR(first) ||
            (form->any_float && (PyArray_ISFLOAT(first) || PyArray_ISCOMPLEX(first)));
 }

@@ -45,9 +45,9 @@ typedef struct {
 typedef struct {
     Expression *forward;
     PyTypeObject *node; /* NULL: not differentiable */
-    unsigned dtypes;    /* the arguments (as bits) whose dtypes must be equal, or are made so */
+    unsigned taking_part; /* the arguments (as bits) whose dtypes must be equal, or are made so */
     enum Promotion policy; /* what becomes of operands of different dtypes */
-    int first;          /* the argument that the dtype of the result is compared with; -1: it is not */
+    int settled;        /* the argument that the dtype of the result is compared with; -1: it is not */
     int any_float;      /* whether a result of another dtype is right if that one is a float's */
     int check_output;
     int several;        /* whether there are several results, in a tuple */

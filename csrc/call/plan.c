@@ -115,9 +115,9 @@ read_form(Form *form, PyObject *plan)
     PyObject *node = FIELD(plan, FORM_PLAN_NODE), *edges = FIELD(plan, FORM_PLAN_EDGES);
     form->forward = expression_new(FIELD(plan, FORM_PLAN_FORWARD));
     form->node = node == Py_None ? NULL : (PyTypeObject *)Py_NewRef(node);
-    form->dtypes = bits_field(plan, FORM_PLAN_ALIKE);
+    form->taking_part = bits_field(plan, FORM_PLAN_TAKING_PART);
     form->policy = int_field(plan, FORM_PLAN_POLICY);
-    form->first = int_field(plan, FORM_PLAN_FIRST);
+    form->settled = int_field(plan, FORM_PLAN_SETTLED);
     form->any_float = int_field(plan, FORM_PLAN_ANY_FLOAT);
     form->check_output = int_field(plan, FORM_PLAN_CHECK_OUTPUT);
     form->several = int_field(plan, FORM_PLAN_SEVERAL);

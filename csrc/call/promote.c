@@ -220,7 +220,7 @@ promote_operands(const Operation *self, const Form *form, PyObject *const *value
     int count = 0;
     Combination combination = combination_of(form->policy);
     for (int k = 0; combination && k < self->count; k++) {
-        if (!(form->dtypes >> k & 1)) {
+        if (!(form->taking_part >> k & 1)) {
             continue;
         }
         PyArrayObject *array = (PyArrayObject *)arguments[k];
@@ -239,7 +239,7 @@ promote_operands(const Operation *self, const Form *form, PyObject *const *value
     }
     PyArray_Descr *dtype = combination ? answer_to(combination, form->policy, operands, count) : NULL;
     for (int k = 0; dtype != NULL && k < self->count; k++) {
-        if (form->dtypes >> k & 1 && cast(&arguments[k], dtype) < 0) {
+        if (form->taking_part >> k & 1 && cast(&arguments[k], dtype) < 0) {
             return -1;
         }
     }
@@ -250,7 +250,7 @@ int
 promote_beside_number(const Operation *self, const Form *form, PyObject **arguments)
 {
     PyObject *number = arguments[self->number];
-    PyArrayObject *array = (PyArrayObject *)arguments[form->first];
+    PyArrayObject *array = (PyArrayObject *)arguments[form->settled];
     Combination combination = is_builtin(PyArray_DESCR(array)) ? combination_of(form->policy) : 0;
     if (!combination) {
         return 0;
@@ -265,7 +265,7 @@ promote_beside_number(const Operation *self, const Form *form, PyObject **argume
     PyObject *const operands[] = {tensor, number};
     PyArray_Descr *dtype = answer_to(combination, form->policy, operands, 2);
     Py_DECREF(tensor);
-    return dtype == NULL ? 0 : cast(&arguments[form->first], dtype) < 0 ? -1 : 1;
+    return dtype == NULL ? 0 : cast(&arguments[form->settled], dtype) < 0 ? -1 : 1;
 }
 
 int

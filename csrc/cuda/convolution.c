@@ -8,8 +8,8 @@ typedef void *Handle;
 typedef int (*Call)(Handle, const void *, void *, const void *, void *, const void *, void *, int, void *, size_t,
                     const void *, void *, void *);
 
-static Handle handle;
-static int (*set_stream)(Handle, Stream);
+static Handle handles[MOST_GPUS]; /* made when a device is first used */
+static int (*create)(Handle *), (*set_stream)(Handle, Stream);
 static Call calls[3]; /* forward, the gradient of the input, that of the weight */
 
 typedef struct {
@@ -27,9 +27,11 @@ issue_convolution(const void *arguments)
     const float one = 1, zero = 0;
     const double ones = 1, zeros = 0;
     const void *alpha = c->is_double ? (const void *)&ones : &one, *beta = c->is_double ? (const void *)&zeros : &zero;
-    int result = set_stream(handle, the_stream);
+    Handle *handle = &handles[the_lane->gpu->index];
+    int result = *handle == NULL ? create(handle) : 0;
+    result = result ? result : set_stream(*handle, the_stream);
     if (result == 0) {
-        result = calls[c->which](handle, alpha, c->first, c->a, c->second, c->b, c->convolution, c->algorithm,
+        result = calls[c->which](*handle, alpha, c->first, c->a, c->second, c->b, c->convolution, c->algorithm,
                                  c->workspace, c->workspace_bytes, beta, c->result, c->out);
     }
     if (result) {
@@ -52,18 +54,17 @@ module_start_dnn(PyObject *module, PyObject *path)
         }
         return NULL;
     }
-    int (*create)(Handle *);
     *(void **)&create = dlsym(library, "cudnnCreate");
     *(void **)&set_stream = dlsym(library, "cudnnSetStream");
     for (int k = 0; k < 3; k++) {
         *(void **)&calls[k] = dlsym(library, names[k]);
     }
     if (create == NULL || set_stream == NULL || calls[0] == NULL || calls[1] == NULL || calls[2] == NULL ||
-        enter_context() < 0 || create(&handle)) {
+        enter_context() < 0 || create(&handles[the_gpu->index])) {
         PyErr_SetString(PyExc_RuntimeError, "cuDNN could not be started on this device");
         return NULL;
     }
-    return PyLong_FromVoidPtr(handle);
+    return PyLong_FromVoidPtr(handles[the_gpu->index]);
 }
 
 /* convolution(which, algorithm, is_double, four descriptors, a, b, out, workspace or None) */
@@ -97,6 +98,6 @@ module_convolution(PyObject *module, PyObject *args)
     Function function;
     int (*call)(const void *) = issue_convolution;
     memcpy(&function, &call, sizeof(function));
-    int status = enqueue(CALL_ENTRY, function, grid, 1, &c, sizeof(c), ((Array *)out)->size > 1 << 20);
+    int status = enqueue(CALL_ENTRY, function, grid, 1, &c, sizeof(c), 0); /* a graph saves most of a call's time */
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -13,6 +13,7 @@
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
+ * updates.c      one launch for many arrays: the steps of optimizers
  * convolution.c  convolutions, by cuDNN    light.c       matrix products, by cuBLASLt: half precision, and with a bias
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
@@ -271,6 +272,11 @@ PyObject *module_forget_graphs(PyObject *module, PyObject *nothing);
 /* Start a kernel on so many elements. `size` is that of the arguments. */
 int launch(Function function, unsigned blocks, unsigned block, const void *arguments, size_t size, npy_intp elements);
 extern PyTypeObject Kernel_Type;
+Function kernel_function(PyObject *kernel);
+
+/* ---- updates.c */
+
+PyObject *module_update_together(PyObject *module, PyObject *args);
 
 /* ---- array.c */
 
@@ -379,6 +385,7 @@ PyObject *module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t cou
 
 PyObject *module_start_light(PyObject *module, PyObject *path);
 PyObject *module_allow_tf32(PyObject *module, PyObject *allowed);
+PyObject *module_multiply_into(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* ---- convolution.c */

@@ -20,6 +20,12 @@ typedef struct {
     Function function;
 } Kernel;
 
+Function
+kernel_function(PyObject *kernel)
+{
+    return ((Kernel *)kernel)->function;
+}
+
 static int
 read_grid(PyObject *given, unsigned *grid)
 {

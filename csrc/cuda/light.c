@@ -158,13 +158,14 @@ multiply_on_host(const Product *p, const void *bias)
     for (long long z = 0; z < p->batch; z++) {
         for (long long j = 0; j < p->n; j++) {
             for (long long i = 0; i < p->m; i++) {
-                double sum = bias == NULL ? 0 : element(bias, i, p->type);
+                long long to = z * p->step_c + i + j * p->ldc;
+                double sum = bias != NULL ? element(bias, i, p->type) : p->adds ? element(p->c, to, p->out_type) : 0;
                 for (long long l = 0; l < p->k; l++) {
                     long long from_a = p->transposes_a ? l + i * p->lda : i + l * p->lda;
                     long long from_b = p->transposes_b ? j + l * p->ldb : l + j * p->ldb;
                     sum += element(p->a, z * p->step_a + from_a, p->type) * element(p->b, z * p->step_b + from_b, p->type);
                 }
-                store(p->c, z * p->step_c + i + j * p->ldc, p->type, sum);
+                store(p->c, to, p->out_type, sum);
             }
         }
     }
@@ -245,7 +246,7 @@ make_plan(Plan *plan)
     }
     plan->a = layout(p->type, p->transposes_a ? p->k : p->m, p->transposes_a ? p->m : p->k, p->lda, p->batch, p->step_a);
     plan->b = layout(p->type, p->transposes_b ? p->n : p->k, p->transposes_b ? p->k : p->n, p->ldb, p->batch, p->step_b);
-    plan->c = layout(p->type, p->m, p->n, p->ldc, p->batch, p->step_c);
+    plan->c = layout(p->out_type, p->m, p->n, p->ldc, p->batch, p->step_c);
     if (status || plan->a == NULL || plan->b == NULL || plan->c == NULL) {
         return status ? status : -1;
     }
@@ -293,7 +294,8 @@ issue_light(const void *arguments)
     const float one = 1, zero = 0;
     const double ones = 1, zeros = 0;
     int is_double = p->type == CODE_F64;
-    const void *alpha = is_double ? (const void *)&ones : &one, *beta = is_double ? (const void *)&zeros : &zero;
+    const void *alpha = is_double ? (const void *)&ones : &one, *none = is_double ? (const void *)&zeros : &zero;
+    const void *beta = p->adds ? alpha : none;
     Handle *handle = &handles[the_lane->gpu->index];
     char *workspace = workspace_of(the_lane);
     if (workspace == NULL || (*handle == NULL && light.create(handle))) {
@@ -394,9 +396,37 @@ module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Product p;
     memset(&p, 0, sizeof(p));
     p = (Product){.transposes_a = 1, .m = (int)n, .n = (int)rows, .k = (int)k, .lda = (int)k, .ldb = (int)k,
-                 .ldc = (int)n, .batch = 1, .type = x->code, .a = weight->data, .b = x->data, .c = out->data};
+                 .ldc = (int)n, .batch = 1, .type = x->code, .out_type = x->code, .a = weight->data, .b = x->data, .c = out->data};
     if (enqueue_light(&p, bias->data, (double)rows * n * k > 5e8) < 0) {
         Py_CLEAR(out);
     }
     return (PyObject *)out;
+}
+
+/* multiply_into(a, b, out, adds): products of two stacks of matrices (three dimensions), written or added to a third */
+PyObject *
+module_multiply_into(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 4 || !IS_ARRAY(given[0]) || !IS_ARRAY(given[1]) || !IS_ARRAY(given[2])) {
+        PyErr_SetString(PyExc_TypeError, "multiply_into(a, b, out, adds) takes three arrays on cuda");
+        return NULL;
+    }
+    Array *a = (Array *)given[0], *b = (Array *)given[1], *out = (Array *)given[2];
+    int order_a, order_b, order_out, step_a, step_b, step_out;
+    if (a->nd != 3 || b->nd != 3 || out->nd != 3 || a->code != b->code || !light_takes(a->code) ||
+        !light_takes(out->code) || (order_a = lies(a, &step_a)) < 0 || (order_b = lies(b, &step_b)) < 0 ||
+        (order_out = lies(out, &step_out)) != 0 || a->dims[2] != b->dims[1] || out->dims[1] != a->dims[1] ||
+        out->dims[2] != b->dims[2] || a->dims[0] != b->dims[0] || a->dims[0] != out->dims[0] || !a->size || !b->size) {
+        PyErr_SetString(PyExc_ValueError, "multiply_into(): the stacks of matrices do not fit each other");
+        return NULL;
+    }
+    npy_intp item = PyDataType_ELSIZE(a->dtype), item_out = PyDataType_ELSIZE(out->dtype);
+    Product p;
+    memset(&p, 0, sizeof(p));
+    p = (Product){.transposes_a = order_b, .transposes_b = order_a, .m = (int)b->dims[2], .n = (int)a->dims[1],
+                 .k = (int)a->dims[2], .lda = step_b, .ldb = step_a, .ldc = step_out, .batch = (int)a->dims[0],
+                 .type = a->code, .out_type = out->code, .adds = PyObject_IsTrue(given[3]),
+                 .step_a = step_of_stack(b) / item, .step_b = step_of_stack(a) / item,
+                 .step_c = step_of_stack(out) / item_out, .a = b->data, .b = a->data, .c = out->data};
+    return enqueue_light(&p, NULL, 0) < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -4,10 +4,18 @@
 
 typedef struct {
     int transposes_a, transposes_b, m, n, k, lda, ldb, ldc, batch, type;
+    int out_type, adds; /* adds: to what the result holds. Both are cuBLASLt's alone. */
     long long step_a, step_b, step_c;
     const void *a, *b;
     void *c;
 } Product;
+
+/* ---- products.c */
+
+/* How a matrix (the last two dimensions) lies: 0 row by row, 1 column by column, -1 neither; *step: from one to the next */
+int lies(const Array *array, int *step);
+/* The distance between the matrices of a stack, in bytes; -1 if there is no single one. */
+npy_intp step_of_stack(const Array *array);
 
 /* ---- light.c */
 

@@ -112,8 +112,7 @@ module_start_blas(PyObject *module, PyObject *path)
 
 /* ---- operands */
 
-/* How a matrix (the last two dimensions) lies: 0 row by row, 1 column by column, -1 neither; *step: from one to the next */
-static int
+int
 lies(const Array *array, int *step)
 {
     npy_intp item = PyDataType_ELSIZE(array->dtype), rows = array->dims[array->nd - 2];
@@ -130,8 +129,7 @@ lies(const Array *array, int *step)
     return -1;
 }
 
-/* The distance between the matrices of a stack, in bytes; -1 if there is no single one. */
-static npy_intp
+npy_intp
 step_of_stack(const Array *array)
 {
     npy_intp step = 0, count = 1;
@@ -201,7 +199,7 @@ multiply(Array *a, Array *b, Array *out)
     Product p;
     memset(&p, 0, sizeof(p)); /* equal products are equal to the last byte */
     p = (Product){.transposes_a = order_b, .transposes_b = order_a, .m = (int)n, .n = (int)m, .k = (int)k, .lda = step_b,
-                 .ldb = step_a, .ldc = (int)n, .batch = (int)(in_a > in_b ? in_a : in_b), .type = a->code,
+                 .ldb = step_a, .ldc = (int)n, .batch = (int)(in_a > in_b ? in_a : in_b), .type = a->code, .out_type = a->code,
                  .step_a = in_b == 1 ? 0 : of_b / item, .step_b = in_a == 1 ? 0 : of_a / item,
                  .step_c = (long long)m * n, .a = right->data, .b = left->data, .c = out->data};
     static const unsigned grid[] = {1, 1, 1};

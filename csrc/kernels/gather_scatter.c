@@ -321,8 +321,9 @@ take(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         outer *= d < dim ? PyArray_DIM(x, d) : 1;
         bytes *= d > dim ? PyArray_DIM(x, d) : 1;
         if (d == dim) {
-            memcpy(dims + ndim, PyArray_DIMS(index), PyArray_NDIM(index) * sizeof(npy_intp));
-            ndim += PyArray_NDIM(index);
+            for (int e = 0; e < PyArray_NDIM(index); e++) { /* an index without dimensions has none to point at */
+                dims[ndim++] = PyArray_DIM(index, e);
+            }
         }
         else {
             dims[ndim++] = PyArray_DIM(x, d);

@@ -16,8 +16,9 @@ from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create import like, pinned, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import getitem
-from undertow.ops.inplace import forms, methods
-from undertow.ops.inplace import views as in_place
+from undertow.ops.inplace import forms
+from undertow.ops.inplace import methods as in_place_methods
+from undertow.ops.inplace import views as in_place_views
 from undertow.ops.pointwise.elementary import reciprocal
 from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.pointwise.where_clamp import where
@@ -148,7 +149,7 @@ attach({name: forms.division(name[:-1]) for name in ("div_", "divide_")})
 attach({name: forms.absolute(name[:-1]) for name in ("abs_", "absolute_")})
 attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
 attach({"masked_fill_": forms.masked_filling("masked_fill")})
-attach(methods.METHODS)
+attach(in_place_methods.METHODS)
 attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
 attach({"__delitem__": getitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": getitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
@@ -160,7 +161,7 @@ attach({n: property(REGISTRY[f].function) for n, f in
         (("T", "numpy_T"), ("mT", "matrix_transpose"), ("H", "matrix_H"), ("mH", "adjoint"))})  # fmt: skip
 # whose tensor comes second
 attach({"polygamma": polygamma_of, "where": where_of})
-attach(in_place.METHODS)
+attach(in_place_views.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)

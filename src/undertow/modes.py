@@ -420,7 +420,12 @@ class set_grad_enabled(_Switch):
 
 
 def is_multithreading_enabled() -> bool:
-    """Whether backward passes started by this thread may use other threads."""
+    """Whether backward passes started by this thread may use other threads.
+
+    >>> import undertow as ut
+    >>> ut.autograd.is_multithreading_enabled()
+    True
+    """
     return current().multithreading
 
 
@@ -451,6 +456,11 @@ class set_multithreading_enabled(_FieldSwitch):
     """Whether a backward pass may use device threads, or runs on the calling thread alone, in a fixed order.
 
     At once as a call, until the end of the block as a context manager.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.set_multithreading_enabled(False):
+    ...     print(ut.autograd.is_multithreading_enabled())
+    False
     """
 
     field = "multithreading"
@@ -476,7 +486,12 @@ class force_original_view_tracking(_FieldSwitch):
 
 
 def is_view_replay_enabled() -> bool:
-    """Whether views of changed memory are replayed; see `force_original_view_tracking`."""
+    """Whether views of changed memory are replayed; see `force_original_view_tracking`.
+
+    >>> import undertow as ut
+    >>> ut.autograd.is_view_replay_enabled()
+    True
+    """
     return current().replay_views
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 from undertow.backend import Device, default_device, dtypes, namespace_of
@@ -17,12 +18,12 @@ _precision = "highest"
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` was told; products are exact to float32 in any case."""
+    """What `set_float32_matmul_precision` was told."""
     return _precision
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How far products of float32 may be rounded. They are always computed in full precision, which all values allow.
+    """How far products of float32 may be rounded: on a GPU "high" and "medium" allow tf32. The CPU's are always exact.
 
     >>> import undertow as ut
     >>> ut.set_float32_matmul_precision("high")
@@ -35,6 +36,7 @@ def set_float32_matmul_precision(precision: str) -> None:
         warnings.warn(f"{precision} is not one of {PRECISIONS}; the call has no effect.", stacklevel=2)
         return
     _precision = precision
+    import_module("undertow.backend.cuda.precision").allow_tf32_in_products(precision != "highest")
 
 
 def get_default_device() -> Device:

@@ -96,6 +96,8 @@ def assert_same(found: Any, expected: Any) -> None:
     elif isinstance(expected, tuple | list):
         assert type(found) is type(expected)
         assert len(found) == len(expected)
+        if found == expected and {type(e) for e in expected} == {float}:
+            return  # in one step: approx takes a while
         for f, e in zip(found, expected, strict=True):
             assert_same(f, e)
     else:

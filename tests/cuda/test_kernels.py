@@ -170,6 +170,8 @@ def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
         (lambda x, w: x * w[:6] + x, (x, w)), (lambda x: ut.cat([x, -x]), (x,)), (F.relu, (x,)),
         (lambda x, w: F.conv1d(x[None], w[:, :6, None].repeat(1, 1, 3)), (x, w)),
         (lambda x, w: ut.bmm(x.expand(2, 6, 16), w.expand(2, 16, 16)), (x, w)), (lambda x: (x * 2).exp(), (x,)),
+        (lambda x: x.t()[1:].unsqueeze(0).sigmoid().reshape(-1, 3)[:, 1], (x,)),
+        (lambda x: x.clone().squeeze().view(8, 12), (x,)),
     ]  # fmt: skip
     for function, arrays in calls:
         both(function, *arrays, dtype=dtype, rtol=0.02 if dtype is ut.bfloat16 else 0.004)
@@ -178,3 +180,32 @@ def test_half_precision_takes_no_detour_by_float32(dtype: Any) -> None:
         before = ut.cuda.launch_stats()["launches"]
         function(*tensors[:count])
         assert ut.cuda.launch_stats()["launches"] == before + 1
+
+
+def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    from undertow.backend.cuda import attention
+
+    q, k, v = normal(2, 3, 70, 4), normal(2, 3, 90, 4, seed=1), normal(2, 3, 90, 5, seed=2)
+    for most, long in ((1 << 23, 512), (2 * 70 * 90, 60), (64 * 90, 512)):  # all heads, some of them, some of the rows
+        monkeypatch.setattr(attention, "BLOCK", most)
+        monkeypatch.setattr(attention, "LONG", long)
+        for causal in (False, True):
+            both(lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c), q, k, v)
+    both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, dtype=ut.bfloat16, rtol=0.03)
+
+
+def test_switches_of_precision() -> None:
+    from undertow.backend.cuda.precision import switches
+
+    assert not ut.backends.cuda.matmul.allow_tf32 and ut.backends.cudnn.allow_tf32
+    x = ut.tensor(normal(40, 40), dtype=ut.float32, device="cuda")
+    try:
+        ut.set_float32_matmul_precision("high")
+        assert ut.backends.cuda.matmul.allow_tf32 and switches.matmul_tf32
+        np.testing.assert_allclose((x @ x).cpu().numpy(), x.cpu().numpy() @ x.cpu().numpy(), rtol=0.01, atol=0.05)
+        ut.backends.cudnn.deterministic = True
+        assert switches.deterministic
+    finally:
+        ut.set_float32_matmul_precision("highest")
+        ut.backends.cudnn.deterministic = False
+    np.testing.assert_allclose((x @ x).cpu().numpy(), x.cpu().numpy() @ x.cpu().numpy(), rtol=1e-4, atol=1e-4)

@@ -31,12 +31,40 @@ def train(device: str, optimizer: str, dtype: Any = ut.float64, **options: Any) 
 
 @pytest.mark.parametrize(
     ("optimizer", "options"),
-    [("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}), ("Adam", {"lr": 0.01}), ("AdamW", {"lr": 0.01})],
+    [
+        ("SGD", {"lr": 0.1}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+        ("SGD", {"lr": 0.1, "momentum": 0.8, "dampening": 0.3}),
+        ("Adam", {"lr": 0.01}),
+        ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
+        ("Adam", {"lr": 0.01, "amsgrad": True}),
+        ("AdamW", {"lr": 0.01}),
+    ],
 )
 def test_a_model_trains_as_on_the_cpu(optimizer: str, options: dict[str, Any]) -> None:
     there, here = train("cuda", optimizer, **options), train("cpu", optimizer, **options)
     np.testing.assert_allclose(there, here, rtol=1e-9)
     assert there[-1] < there[0]
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_all_parameters_take_one_launch(optimizer: str) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        ut.manual_seed(0)
+        params = [ut.randn(k % 7 + 1, 900 if k == 3 else 2).to(device).requires_grad_() for k in range(70)]
+        steps = getattr(ut.optim, optimizer)(params, lr=0.1, maximize=True)
+        for n in range(3):
+            for k, p in enumerate(params):
+                p.grad = None if k == n else ut.full_like(p, 0.1 * k)
+            before = ut.cuda.launch_stats()["launches"]
+            steps.step()
+        assert device == "cpu" or ut.cuda.launch_stats()["launches"] - before <= 4
+        found.append([p.detach().cpu().numpy() for p in params])
+        assert all(p._version for p in params)
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
 
 
 def test_a_convolutional_network() -> None:

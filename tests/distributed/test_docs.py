@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -56,3 +57,13 @@ def test_a_process_on_its_own_is_not_stopped_by_an_error_that_is_shown() -> None
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_processes_that_a_launcher_started_without_mpi_are_not_taken_for_one_each() -> None:
+    program = "import undertow.distributed as dist; assert dist.get_node_local_rank() == 3; dist.init_process_group()"
+    slurm = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env={**os.environ, **slurm}
+    )
+    assert done.returncode != 0
+    assert "world_size is 4, but MPI started 1 process(es)" in done.stderr and "srun --mpi" in done.stderr

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import undertow as ut
+
 
 def by_function(L: Any, x: Any) -> Any:
     class First(L.autograd.Function):
@@ -137,3 +139,13 @@ WRONG_PLACES: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] 
 def test_where_no_view_begins(L: Any, call: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         call(L, L.ones(4))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_as_strided_of_a_view_without_history_has_none(size: int) -> None:
+    x = ut.arange(6.0).reshape(2, 3).clone().requires_grad_()
+    with ut.no_grad():
+        column = x[:, 1]
+    shown = column.as_strided((size,), (1,))  # the second element does not lie in the column
+    assert shown.tolist() == [1.0, 2.0][:size]
+    assert ut.autograd.grad(shown.sum(), x, allow_unused=True) == (None,)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.ops.batching import apply_batch
 from tests.ops.test_declare import clean_registry, declare, leaf
 from undertow import ops
 from undertow.autograd.backward import grad
@@ -14,7 +15,6 @@ from undertow.backend import cpu
 from undertow.ops.declare import REGISTRY, Joint, nondifferentiable, variadic
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR, LOOP, REDUCTION
-from undertow.ops.declare.rules.apply_batching import apply_batch
 from undertow.ops.declare.rules.apply_jvp import apply_jvp
 from undertow.ops.declare.rules.call_arguments import bind
 from undertow.tensor import Tensor

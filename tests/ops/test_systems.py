@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.ops.batching import apply_batch
 from tests.ops.node_names import OTHER_NAMES
 from tests.ops.systems import (
     STEP,
@@ -37,7 +38,6 @@ from undertow.backend import cpu
 from undertow.errors import NotDifferentiableError
 from undertow.ops.declare import REGISTRY, Joint
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules.apply_batching import apply_batch
 from undertow.ops.declare.rules.apply_jvp import apply_jvp
 from undertow.tensor import Tensor
 

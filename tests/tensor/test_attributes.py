@@ -57,3 +57,8 @@ def test_a_tensor_that_holds_itself_is_collected() -> None:
 def test_a_misspelt_attribute_is_still_an_error_to_read() -> None:
     with pytest.raises(AttributeError):
         _ = ut.ones(2).requires_gard
+
+
+def test_asking_for_gpus_pins_nothing() -> None:
+    ut.cuda.is_available()
+    assert not ut.ones(1).is_pinned()

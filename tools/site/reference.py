@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -186,6 +187,9 @@ def is_own(value: Any) -> bool:
 
 # ---- how it is shown
 
+#: all that the forms in place say of themselves
+WRITTEN = re.compile(r"`\w+`, written into the tensor itself\.")
+
 
 def page(title: str, path: str, entries: list[Entry], notes: dict[str, list[str]], place: Any = None) -> str:
     parts = [f"# {title}"]
@@ -250,6 +254,8 @@ def function_text(value: Any, name: str, notes: dict[str, list[str]], of_class: 
             parts.append(example_text(op))
     if not of_class:
         parts += notes.get(name, [])
+    if WRITTEN.fullmatch(parts[0]) and callable(getattr(undertow, name[:-1], None)):
+        parts.append(f"See {{py:func}}`undertow.{name[:-1]}`.")
     return "\n\n".join([part for part in parts if part.strip()])
 
 

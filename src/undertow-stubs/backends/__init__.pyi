@@ -9,3 +9,5 @@ from undertow.backends import mps as mps
 from undertow.backends import openmp as openmp
 
 Library: Any
+Cudnn: Any
+Products: Any

@@ -32,13 +32,14 @@ def differentiable_alias(tensor: Tensor, connected: bool = True) -> Tensor:
 def spread(tensor: Tensor) -> Tensor:
     """The tensor as a batch of every active vmap. See Note [Gradients inside vmap]."""
     for level in active().vmaps:
-        if not holds(tensor, level):
+        if not is_batch_of(tensor, level):
             tensor = level.wrap(level.front(tensor), 0)
     return tensor
 
 
-def holds(tensor: Tensor, level: VmapLevel) -> bool:
-    return type(tensor) is BatchedTensor and (tensor._level is level or holds(tensor._value, level))
+def is_batch_of(tensor: Tensor, level: VmapLevel) -> bool:
+    """Whether it holds the examples of that level, at the top or within those of levels above."""
+    return type(tensor) is BatchedTensor and (tensor._level is level or is_batch_of(tensor._value, level))
 
 
 def on_memory(tensor: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

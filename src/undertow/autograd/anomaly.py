@@ -18,11 +18,11 @@ from types import CodeType
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.cpu import broadcasts_to
 from undertow.backend.limits import is_finite
 from undertow.backend.sparse.compressed import to_dense
 from undertow.backend.sparse.protocol import AnySparse
 from undertow.engine.tasks import current_task
-from undertow.engine.validate import is_expandable_to
 from undertow.engine.watch import Watch, install_watcher
 from undertow.errors import AnomalyError
 from undertow.graph.copy_slices import CopySlices
@@ -103,7 +103,13 @@ class _AlsoForward(detect_anomaly):
 
 
 class set_detect_anomaly(Scope):
-    """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager."""
+    """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.set_detect_anomaly(True):
+    ...     print(ut.is_anomaly_enabled())
+    True
+    """
 
     variable = anomaly_variable
     at_once = True
@@ -312,7 +318,7 @@ def makes_zeros(given: list[Any], array: Any) -> bool:
 
 def holds_where_nan(given: list[Any], array: Any, is_special: Callable[[Any], Any]) -> bool:
     """Whether the gradient that came in is special (0, or inf) wherever the one that went out is nan."""
-    fitting = [g for g in given if is_expandable_to(g.shape, array.shape)]
+    fitting = [g for g in given if broadcasts_to(g.shape, array.shape)]
     return bool(fitting) and not any((~is_special(g) & _is_nan(array)).any() for g in fitting)
 
 

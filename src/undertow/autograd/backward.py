@@ -65,7 +65,7 @@ def backward(
             "example. Please use undertow.func.grad, or undertow.autograd.grad, instead."
         )
     targets = None if inputs is None else _sequence(inputs, "inputs")
-    grads = _seeds(roots, _optional_sequence(grad_tensors, len(roots)), create_graph)
+    grads = _seeds(roots, _optional_sequence(grad_tensors, len(roots)))
     if create_graph:
         _warn_create_graph()
     keep = create_graph if retain_graph is None else retain_graph
@@ -118,7 +118,7 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _grad_batched(roots, targets, given, keep, create_graph, allow_unused, materialize_grads)
-    grads = _seeds(roots, given, create_graph)
+    grads = _seeds(roots, given)
     for level in active().vmaps[::-1]:
         if level.concerns(roots) or level.concerns(targets):
             return _grad_of_batch(level, roots, targets, grads, (keep, create_graph, allow_unused, materialize_grads))
@@ -173,7 +173,7 @@ def _metadata(root: Tensor) -> tuple[Any, Any]:
     return tuple(facts.shape), facts.dtype
 
 
-def _seeds(roots: Sequence[Any], given: Sequence[Any], create_graph: bool) -> list[Any]:
+def _seeds(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     """The gradient for each root: the given one, checked, or ones."""
     seeds = []
     for index, (root, seed) in enumerate(zip(roots, given, strict=True)):
@@ -370,7 +370,7 @@ def _grad_row_by_row(
     """One pass for each row of the given gradients."""
     rows = []
     for row in range(given[0]._array.shape[0]):
-        seeds = _seeds(roots, [g[row] for g in given], chosen[1])
+        seeds = _seeds(roots, [g[row] for g in given])
         rows.append(_grad_once(roots, targets, seeds, *chosen))
     return tuple(None if column[0] is None else ops.stack(column) for column in zip(*rows, strict=True))
 

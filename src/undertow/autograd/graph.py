@@ -96,7 +96,15 @@ def _conformed(node: _node.Node, index: int, grad: Tensor | None) -> Tensor | No
 
 
 def current_node() -> _node.Node | None:
-    """The node whose backward is running in this thread, or None."""
+    """The node whose backward is running in this thread, or None.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> _ = y.register_hook(lambda g: print(ut.autograd.graph.current_node().name()))
+    >>> y.backward()
+    MulBackward0
+    """
     task = current_task()
     return None if task is None else task.node
 
@@ -153,6 +161,13 @@ def queue_callback(callback: Callable[[], None], outermost: bool = False) -> Non
 
     outermost  when the whole pass has finished, if this one runs inside a node of another: a re-entrant checkpoint runs
                a pass of its own, and whoever waits for the gradients of all parameters must not take its end for theirs
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> _ = y.register_hook(lambda g: ut.autograd.graph.queue_callback(lambda: print("the pass is over")))
+    >>> y.backward()
+    the pass is over
     """
     engine.queue_callback(callback, outermost)
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.backward import backward as run_backward
+from undertow.autograd.backward import backward as backward_of
 from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.backend import dtypes
 from undertow.backend.interface import DType
@@ -16,7 +16,7 @@ from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
 from undertow.modes import Interceptor, current
-from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, share_memory
+from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, without_history
 from undertow.tensor.extra import INFERENCE_EXTRA
 from undertow.tensor.tensor import requires_grad
 
@@ -176,7 +176,7 @@ def backward(
     >>> x.grad
     tensor([4.])
     """
-    run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    backward_of(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def detach(self: Tensor) -> Tensor:
@@ -194,9 +194,7 @@ def detached(tensor: Tensor) -> Tensor:
     """`detach` for the library's own ends: operation modes are not shown it."""
     if type(tensor) is BatchedTensor:
         return BatchedTensor(detached(tensor._value), tensor._dim, tensor._level)
-    alias = Tensor(tensor._array, tensor._xp)
-    share_memory(tensor, alias)
-    return alias
+    return without_history(tensor)
 
 
 def detach_(self: Tensor) -> Tensor:

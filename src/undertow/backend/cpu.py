@@ -111,6 +111,13 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, shape)
 
 
+def broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` can be broadcast to `target`."""
+    if len(shape) > len(target):
+        return False
+    return all([n in (1, m) for n, m in zip(shape[::-1], target[::-1], strict=False)])
+
+
 def _broadcast_strides(x: Array, shape: tuple[int, ...]) -> list[int] | None:
     """How to walk through x as if it had this shape; None if it cannot have it, or has no elements."""
     lead = len(shape) - x.ndim

@@ -112,6 +112,10 @@ special_function = kernel("special_function")
 leaky = kernel("leaky")
 #: (x, dim, whether from the end) -> running sums
 running_sums = kernel("running_sums")
+#: on other devices alone: (query, key, value, whether causal, scale) -> (attention, logs of the sums); (g, needs,
+#: query, key, value, logs, whether causal, scale) -> its gradients
+attention = kernel("attention")
+attention_gradients = kernel("attention_gradients")
 #: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank
 order_rows = kernel("order_rows")
 #: (rows, bias) -> True; rows += bias, in place, if there are many
@@ -128,6 +132,10 @@ lstm_step = kernel("lstm_step")
 lstm_step_gradient = kernel("lstm_step_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
+#: on other devices alone: ([(param, grad, mean, square), ...], numbers) -> True; all updates at once, see
+#: optim/together.py; ([(param, grad) or (param, grad, momentum), ...], numbers) -> the same for SGD
+adam_updates = kernel("adam_updates")
+sgd_updates = kernel("sgd_updates")
 #: (x, diagonal, whether the upper one) -> a triangle of matrices of any real dtype
 triangle = kernel("triangle")
 #: (A, B, upper, unitriangular) -> X of A X = B, for stacks of small triangular matrices

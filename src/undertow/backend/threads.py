@@ -43,7 +43,12 @@ def set_num_threads(number: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a matrix product takes at most."""
+    """How many threads a matrix product takes at most.
+
+    >>> import undertow as ut
+    >>> ut.get_num_threads() >= 1
+    True
+    """
     library = _threadpoolctl()
     if library is not None:
         found = [pool["num_threads"] for pool in library.threadpool_info() if pool["user_api"] == "blas"]

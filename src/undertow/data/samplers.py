@@ -21,7 +21,18 @@ def drawn_seed(generator: Generator | None) -> int:
 
 
 class Sampler:
-    """Gives the numbers of examples: a subclass defines `__iter__`, and `__len__` where it is known."""
+    """Gives the numbers of examples: a subclass defines `__iter__`, and `__len__` where it is known.
+
+    >>> import undertow as ut
+    >>> class Backwards(ut.data.Sampler):
+    ...     def __init__(self, data):
+    ...         self.data = data
+    ...
+    ...     def __iter__(self):
+    ...         return iter(range(len(self.data) - 1, -1, -1))
+    >>> list(ut.data.DataLoader([10, 20, 30], sampler=Backwards([10, 20, 30]), batch_size=None))
+    [30, 20, 10]
+    """
 
     __class_getitem__: Any = classmethod(GenericAlias)  # for annotations: Sampler[int]
 

@@ -58,7 +58,12 @@ _info: contextvars.ContextVar[WorkerInfo | None] = contextvars.ContextVar("under
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Inside a worker thread: its number, how many there are, its seed and a generator with that seed. Else None."""
+    """Inside a worker thread: its number, how many there are, its seed and a generator with that seed. Else None.
+
+    >>> import undertow as ut
+    >>> print(ut.data.get_worker_info())  # None outside of workers
+    None
+    """
     return _info.get()
 
 

@@ -48,6 +48,7 @@ from undertow.distributed.errors import DistMismatchError as DistMismatchError
 from undertow.distributed.errors import DistNetworkError as DistNetworkError
 from undertow.distributed.errors import DistStoreError as DistStoreError
 from undertow.distributed.errors import DistTimeoutError as DistTimeoutError
+from undertow.distributed.launched import told
 from undertow.distributed.objects import all_gather_object as all_gather_object
 from undertow.distributed.objects import broadcast_object_list as broadcast_object_list
 from undertow.distributed.objects import gather_object as gather_object
@@ -120,8 +121,9 @@ def is_backend_available(backend: str) -> bool:
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """The number that the launcher has given to this process on its machine."""
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
+    rank = told("LOCAL_RANK")
+    if rank is not None:
+        return int(rank)
     if fallback_rank is None:
         raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank.")
     return fallback_rank

@@ -13,7 +13,7 @@ from undertow.backend.interface import Array
 from undertow.distributed.errors import DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
 from undertow.distributed.reduce_op import MPI_NAMES, ReduceOp, all_reduce_steps, check_reducible, reduction
-from undertow.distributed.work import Work, seconds_of
+from undertow.distributed.work import Work, abandoned, seconds_of
 from undertow.tensor import Tensor, counter_of
 
 # ---- memory
@@ -467,6 +467,7 @@ def monitored_barrier(
         if missing and time.monotonic() > until:
             for call in missing.values():
                 call.Cancel()
+            abandoned.extend([missing, sends])
             raise DistTimeoutError(who_failed(members, list(missing), limit, wait_all_ranks))
         time.sleep(1e-4)
     members.mpi.Request.Waitall(sends)

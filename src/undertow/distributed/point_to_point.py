@@ -10,7 +10,7 @@ from undertow.backend.interface import Array
 from undertow.distributed.collectives import as_bytes, memory_of, to_write
 from undertow.distributed.errors import DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
-from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, profiled, seconds_of
+from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, abandoned, profiled, seconds_of
 from undertow.tensor import Tensor
 
 #: tags of messages are behind those of exchanges
@@ -49,6 +49,7 @@ class Message:
             if asked > PATIENT_ASKS:
                 time.sleep(SLEEP if waited > SLEEPS_AFTER else 0)
             if waited > limit:
+                abandoned.append(self)
                 known = "" if self.group.board is None else f"\n{self.group.board.roll_call(0)}"
                 raise DistTimeoutError(
                     f"rank {self.group.rank()}: {self.what} was not finished after {waited:.1f} s{known}"

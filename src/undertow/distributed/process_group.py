@@ -20,6 +20,7 @@ from undertow.backend.interface import Array
 from undertow.distributed.debug_level import DebugLevel, get_debug_level
 from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
 from undertow.distributed.joining import errors_stop_all, join
+from undertow.distributed.launched import told
 from undertow.distributed.status_board import Board, line_of
 from undertow.distributed.work import Work, finish_in_background, seconds_of
 
@@ -190,7 +191,7 @@ def init_process_group(
 
     backend           "mpi", or None for it; "gloo" is another name for it
     timeout           how long an exchange may take: a timedelta, or seconds; half an hour if it is not given
-    world_size, rank  only compared with what MPI says, as WORLD_SIZE and RANK of the environment are
+    world_size, rank  only compared with what MPI says, as what launchers put into the environment is
     allow_pickle      let exchanges of objects take objects of any class. Whoever sends one can then run anything in the
                       process that receives it: only for programs that trust all their processes
     """
@@ -203,11 +204,12 @@ def init_process_group(
     mpi, board = join()
     comm = mpi.COMM_WORLD
     for name, given, found in (("WORLD_SIZE", world_size, comm.size), ("RANK", rank, comm.rank)):
-        given = given if given >= 0 else int(os.environ.get(name, -1))
+        given = given if given >= 0 else int(told(name) or -1)
         if given not in (-1, found):
             raise ValueError(
                 f"init_process_group: {name.lower()} is {given}, but MPI started {comm.size} process(es), and this is "
-                f"rank {comm.rank}. Start the program as: {START}"
+                f"rank {comm.rank}. Start the program as: {START}; with Slurm, srun --mpi=list shows what the MPI that "
+                "mpi4py uses may go by"
             )
     board.clear()
     comm.Barrier()  # nobody may look before all have cleared theirs

@@ -18,13 +18,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-#: what the processes are told of themselves: our name, and MPICH's, Open MPI's and Slurm's
-NAMES = {
-    "RANK": ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"),
-    "WORLD_SIZE": ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"),
-    "LOCAL_RANK": ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "LOCAL_WORLD_SIZE": ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"),
-}
+from undertow.distributed.launched import NAMES
+
 #: the option of our own by which a process knows that it is one of several
 INSIDE = "--one-of-several"
 
@@ -131,7 +126,7 @@ def one_of_several(arguments: list[str]) -> Any:
     for ours, theirs in NAMES.items():
         value = next((os.environ[n] for n in theirs if n in os.environ), None)
         if value is not None:
-            os.environ[ours] = value
+            os.environ[ours] = value  # what the program was started with may be an outer launcher's
     is_module = arguments[0] == "-m"
     sys.argv = arguments[is_module:]
     if is_module:

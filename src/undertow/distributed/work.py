@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PATIENT_ASKS, SLEEPS_AFTER, SLEEP = 40, 0.5, 2e-4
 #: seconds between two looks at what the others do
 LOOKS_EVERY = 0.02
+#: what was given up before it was finished: MPI may still write into its memory, which must not be freed
+abandoned: list[Any] = []
 
 
 class Work:
@@ -83,11 +85,19 @@ class Work:
                 os.sched_yield()
             waited = time.monotonic() - started
             if waited > looks:
-                self.group.look(self, waited, limit)
+                self.look(waited, limit)
                 looks = waited + LOOKS_EVERY
             if waited > SLEEPS_AFTER and self.driven is None:
                 time.sleep(SLEEP)
         return True
+
+    def look(self, waited: float, limit: float) -> None:
+        """Raise if the exchange will not end well."""
+        try:
+            self.group.look(self, waited, limit)
+        except DistError:
+            abandoned.append(self)
+            raise
 
     def result(self) -> Any:
         """The tensors that the exchange wrote into."""
@@ -129,7 +139,7 @@ class Work:
             self.profiled()
 
     def failure(self, error: BaseException) -> BaseException:
-        self.group.look(self, 0, 1)
+        self.look(0, 1)
         return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}")
 
 

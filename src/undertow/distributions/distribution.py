@@ -16,6 +16,11 @@ class Distribution:
     """A distribution of values of shape `event_shape`, or `batch_shape` of them that are independent.
 
     validate_args  check parameters and values, which is the default
+
+    >>> import undertow as ut
+    >>> normal = ut.distributions.Normal(0.0, 1.0)  # one of those derived from it
+    >>> normal.log_prob(ut.zeros(2)), normal.rsample((3,)).shape
+    (tensor([-0.9189, -0.9189]), undertow.Size([3]))
     """
 
     has_rsample = False

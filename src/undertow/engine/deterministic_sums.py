@@ -21,6 +21,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
     mode       on or off, for all threads
     warn_only  accepted for PyTorch's sake: no operation here lacks a deterministic form
+
+    >>> import undertow as ut
+    >>> ut.use_deterministic_algorithms(True)
+    >>> ut.are_deterministic_algorithms_enabled()
+    True
+    >>> ut.use_deterministic_algorithms(False)
     """
     exact_sums.enable(bool(mode))
 

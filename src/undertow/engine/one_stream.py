@@ -16,7 +16,8 @@ from undertow.backend.interface import Namespace
 from undertow.engine.graph_root import GraphRoot
 from undertow.engine.tasks import GraphTask
 from undertow.graph.accumulate import AccumulateGrad
-from undertow.graph.node import StreamExtra
+from undertow.graph.node import Node, NodeExtra
+from undertow.graph.operation_node import DeclaredNode
 
 
 def only_space(task: GraphTask, grads: Sequence[Any]) -> Namespace | None:
@@ -25,18 +26,28 @@ def only_space(task: GraphTask, grads: Sequence[Any]) -> Namespace | None:
     if not grads:
         return None
     first = root.next_edges[0][0] if type(root) is GraphRoot else root
-    extra = first.extra
-    if type(extra) is not StreamExtra or task.watches or not task.in_place or task.outer is not None:
+    stream = None if first.extra is None else first.extra.stream
+    extra = getattr(stream, "extra_of_nodes", None)
+    if extra is None or task.watches or not task.in_place or task.outer is not None:
         return None
     space: Namespace = extra.stream.namespace
     if space.current_stream() is not extra.stream or any([namespace_of_array(g) is not space for g in grads]):
         return None
     for node in task.dependencies:
-        if node.extra is not extra and node is not root:
+        if node.extra is not extra and type(node) is not GraphRoot and not has_only_counters(node, stream):
             return None
         if type(node) is AccumulateGrad and has_hooks(node):
             return None
     return space
+
+
+def has_only_counters(node: Node, stream: Any) -> bool:
+    """Whether an operation's node has an extra of its own for nothing but the versions of outputs that it has saved."""
+    extra = node.extra
+    return (
+        type(extra) is NodeExtra and isinstance(node, DeclaredNode) and extra.stream is stream and extra.spaces is None
+        and extra.hooks is None and extra.wrapper is None and extra.tangents is None
+    )  # fmt: skip
 
 
 def has_hooks(node: AccumulateGrad) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import DeviceArray, cpu, namespace_of_array
+from undertow.backend.cpu import broadcasts_to
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import AnySparse
 from undertow.backend.sparse.kernels import sum_to
@@ -21,21 +22,13 @@ def expected(node: Node, nr: int) -> tuple[Any, Any]:
     return (node._shapes[nr], node._dtypes[nr]) if node.multiple_outputs else (node.shape, node.dtype)
 
 
-def is_expandable_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether an array of `shape` broadcasts to `target`."""
-    if len(shape) > len(target):
-        return False
-    tail = target[len(target) - len(shape) :]
-    return all(n in (1, m) for n, m in zip(shape, tail, strict=True))
-
-
 def conform(producer: Node, index: int, grad: Array, shape: tuple[int, ...], dtype: DType, xp: Namespace) -> Any:
     """`grad`, summed down to `shape` and cast to `dtype` (None: any will do); InvalidGradientError if it cannot be.
 
     Works on arrays and, when xp is the recorded namespace, on tensors.
     """
     if tuple(grad.shape) != tuple(shape):
-        if shape and not is_expandable_to(shape, tuple(grad.shape)):
+        if shape and not broadcasts_to(shape, tuple(grad.shape)):
             problem = "got {} but expected shape compatible with {}"
             raise InvalidGradientError(producer.name(), index, problem, list(grad.shape), list(shape))
         grad = sum_to(grad.coo(), shape) if isinstance(grad, AnySparse) else xp.sum_to(grad, shape)

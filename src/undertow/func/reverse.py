@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow import pytree
 from undertow.autograd.alias import differentiable_alias
-from undertow.autograd.backward import grad as backward_pass
+from undertow.autograd.backward import grad as autograd_grad
 from undertow.autograd.functional.jacobians import standard_basis
 from undertow.autograd.functional.recording import recording
 from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns
@@ -107,14 +107,14 @@ def per_sample_grad(
     return gradients
 
 
-class _Recording:
+class _RecordedCall:
     """A function called on aliases of its arguments, which it was recorded with.
 
     primals   the arguments, as a tuple of trees; own: the aliases of their leaves
     """
 
     def __init__(self, func: Function, primals: tuple[Any, ...], has_aux: bool, api: str) -> None:
-        self.recording, self.has_aux = is_grad_enabled(), has_aux
+        self.was_recording, self.has_aux = is_grad_enabled(), has_aux
         leaves, self.spec = pytree.flatten(primals)
         check_tensors(leaves, api, "inputs")
         with recording():
@@ -122,7 +122,7 @@ class _Recording:
             self.output, self.aux = split_aux(func(*self.spec.unflatten(self.own)), has_aux, api)
         self.outputs, self.out_spec = pytree.flatten(self.output)
 
-    def pull(self, cotangents: Sequence[Any], create_graph: bool | None = None) -> list[Tensor]:
+    def gradients(self, cotangents: Sequence[Any], create_graph: bool | None = None) -> list[Tensor]:
         """The gradients for all leaves of the primals; zeros where the outputs do not depend on one."""
         pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if get_requires_grad(o)]
         if not pairs:
@@ -131,11 +131,11 @@ class _Recording:
         if create_graph is None:
             given = [s for s in seeds if s is not None and get_requires_grad(s)]
             create_graph = is_grad_enabled() and (bool(given) or reaches_others(roots, self.own))
-        found = backward_pass(roots, self.own, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
+        found = autograd_grad(roots, self.own, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
         return [zeros_like(x) if g is None else g for g, x in zip(found, self.own, strict=True)]
 
     def released(self, tree: Any) -> Any:
-        return released(tree, self.own, self.recording)
+        return released(tree, self.own, self.was_recording)
 
 
 def _grad_and_value(func: Function, argnums: Argnums, has_aux: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -144,7 +144,7 @@ def _grad_and_value(func: Function, argnums: Argnums, has_aux: bool, args: tuple
     def chosen(*values: Any) -> Any:
         return func(*replaced(args, numbers, values), **kwargs)
 
-    call = _Recording(chosen, tuple([args[n] for n in numbers]), has_aux, "grad_and_value(f)(*args)")
+    call = _RecordedCall(chosen, tuple([args[n] for n in numbers]), has_aux, "grad_and_value(f)(*args)")
     output = call.output
     if not isinstance(output, Tensor):
         raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(output)}")
@@ -153,7 +153,7 @@ def _grad_and_value(func: Function, argnums: Argnums, has_aux: bool, args: tuple
             "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
             f"{output.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
         )
-    found = call.spec.unflatten(call.pull([None]))
+    found = call.spec.unflatten(call.gradients([None]))
     value = call.released(output)
     gradients = found if isinstance(argnums, tuple) else found[0]
     return gradients, ((value, call.released(call.aux)) if has_aux else value)
@@ -170,7 +170,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     >>> vjp_fn(ut.ones(2))
     (tensor([1., 1.]),)
     """
-    call = _Recording(func, primals, has_aux, "vjp(f, *primals)")
+    call = _RecordedCall(func, primals, has_aux, "vjp(f, *primals)")
     check_outputs(call.outputs, "vjp(f, *primals)")
 
     def vjp_fn(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple[Any, ...]:
@@ -181,7 +181,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
                 "vjp_fn: Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
                 f"function. cotangents: {spec}, primal output: {call.out_spec}"
             )
-        return tuple(call.spec.unflatten(call.pull(leaves, create_graph)))
+        return tuple(call.spec.unflatten(call.gradients(leaves, create_graph)))
 
     output = call.released(call.output)
     return (output, vjp_fn, call.released(call.aux)) if has_aux else (output, vjp_fn)
@@ -229,7 +229,7 @@ def jacrev(
         def chosen(*values: Any) -> Any:
             return func(*replaced(args, numbers, values), **kwargs)
 
-        call = _Recording(chosen, tuple([args[n] for n in numbers]), has_aux, "jacrev(f)(*args)")
+        call = _RecordedCall(chosen, tuple([args[n] for n in numbers]), has_aux, "jacrev(f)(*args)")
         check_outputs(call.outputs, "jacrev(f)(*args), by vjp(f, *primals)")
         if sparsity is None:
             rows: list[Any] = [_rows(call, nr, chunk_size) for nr in range(len(call.outputs))]
@@ -242,7 +242,7 @@ def jacrev(
     return jacobian
 
 
-def _rows(call: _Recording, nr: int, chunk_size: int | None) -> list[Tensor]:
+def _rows(call: _RecordedCall, nr: int, chunk_size: int | None) -> list[Tensor]:
     """The Jacobian of one output, for every leaf of the inputs."""
     output = call.outputs[nr]
     size = output.shape.numel()
@@ -250,7 +250,7 @@ def _rows(call: _Recording, nr: int, chunk_size: int | None) -> list[Tensor]:
     seeds = REGISTRY["reshape"].function(basis, (size, *output.shape))
 
     def pull(seed: Tensor) -> list[Tensor]:
-        return call.pull([seed if k == nr else zeros_like(o) for k, o in enumerate(call.outputs)])
+        return call.gradients([seed if k == nr else zeros_like(o) for k, o in enumerate(call.outputs)])
 
     batched = vmap(pull, chunk_size=chunk_size)
     found = batched(seeds)
@@ -259,7 +259,7 @@ def _rows(call: _Recording, nr: int, chunk_size: int | None) -> list[Tensor]:
     return [REGISTRY["reshape"].function(j, (*output.shape, *x.shape)) for j, x in zip(joined, call.own, strict=True)]
 
 
-def _sparse_rows(call: _Recording, func: Function, wanted: Sparse) -> list[Any]:
+def _sparse_rows(call: _RecordedCall, func: Function, wanted: Sparse) -> list[Any]:
     """A sparse matrix for every output and every leaf of the inputs."""
 
     def leaves(*points: Tensor) -> list[Tensor]:
@@ -267,7 +267,7 @@ def _sparse_rows(call: _Recording, func: Function, wanted: Sparse) -> list[Any]:
 
     pattern = pattern_of(leaves, call.own, call.outputs, wanted)
     plan = plan_rows_or_columns(pattern, "reverse-mode")
-    products = Products(lambda *seeds: call.pull(seeds), call.outputs, call.own)
+    products = Products(lambda *seeds: call.gradients(seeds), call.outputs, call.own)
     return blocks_of(products, plan, pattern, wanted).rows(call.outputs, call.own)
 
 
@@ -281,11 +281,11 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     >>> jvp_fn(ut.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
-    call = _Recording(func, primals, False, "linearize(f, *primals)")
+    call = _RecordedCall(func, primals, False, "linearize(f, *primals)")
     check_outputs(call.outputs, "linearize(f, *primals)")
     with recording():
         seeds = [differentiable_alias(zeros_like(o), connected=False) for o in call.outputs]
-        gradients = call.pull(seeds, create_graph=True)
+        gradients = call.gradients(seeds, create_graph=True)
     used = [k for k, g in enumerate(gradients) if get_requires_grad(g)]
 
     def jvp_fn(*tangents: Any) -> Any:
@@ -304,7 +304,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
                 any(get_requires_grad(t) for t in leaves) or reaches_others(call.outputs, call.own)
             )
             with set_grad_enabled(is_grad_enabled()):
-                found = backward_pass([gradients[k] for k in used], seeds, [leaves[k] for k in used], retain_graph=True,
+                found = autograd_grad([gradients[k] for k in used], seeds, [leaves[k] for k in used], retain_graph=True,
                                       create_graph=create_graph, allow_unused=True)  # fmt: skip
         products = [zeros_like(o) if t is None else t for t, o in zip(found, call.outputs, strict=True)]
         return call.out_spec.unflatten(products)

@@ -66,6 +66,10 @@ class Buffer(Tensor):
     """A tensor that a Module counts among its buffers once it is assigned to an attribute.
 
     persistent  whether it is part of the module's state_dict
+
+    >>> import undertow as ut
+    >>> ut.nn.Buffer(ut.ones(2))
+    tensor([1., 1.])
     """
 
     results_keep_class = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from undertow.backend import devices_in_use
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.kernels import adam_update
 from undertow.backend.sparse.places import coalesced
+from undertow.optim import together
 from undertow.optim.complex_as_real import RealOptimizer
 from undertow.optim.optimizer import (
     Optimizer,
@@ -92,6 +94,10 @@ class Adam(MomentOptimizer):
         super().__init__(
             params, lr, betas, eps, weight_decay, maximize, amsgrad=amsgrad, decoupled_weight_decay=decoupled
         )
+
+    def step_together(self, group: dict[str, Any]) -> Collection[int]:
+        is_own = type(self).update_real is Adam.update_real  # and not that of a subclass
+        return together.step_of_adam(self, group) if is_own and devices_in_use() and not group["amsgrad"] else ()
 
     def update_real(
         self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 from itertools import chain
 from types import FrameType
@@ -18,7 +18,7 @@ from typing import Any
 
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend import cpu, send_to_devices
-from undertow.backend.dtypes import kind_of
+from undertow.backend.dtypes import is_narrow, kind_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
 from undertow.graph.user_lines import user_frame, warn_user
@@ -46,6 +46,14 @@ class Optimizer(HookedOptimizer):
 
     params    tensors; or dicts, each a group with "params" and options of its own; or (name, tensor) pairs
     defaults  the options of groups that do not set them
+
+    >>> import undertow as ut
+    >>> w = ut.ones(1, requires_grad=True)
+    >>> optimizer = ut.optim.SGD([w], lr=0.5)  # one of those derived from it
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.], requires_grad=True)
     """
 
     #: whether `update` takes sparse gradients
@@ -155,10 +163,16 @@ class Optimizer(HookedOptimizer):
 
     def _step_of_all(self, site: FrameType) -> None:
         for group in [with_plain_rate(group) for group in self.param_groups]:
+            stepped = self.step_together(group)
             for p in group["params"]:
                 if p._extra is not None and p._extra.grad is not None:
-                    self._step_of(p, p._extra.grad, group)
+                    if id(p) not in stepped:
+                        self._step_of(p, p._extra.grad, group)
                     counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
+
+    def step_together(self, group: dict[str, Any]) -> Collection[int]:
+        """Change parameters of a group in one launch, where their device can (optim/together.py); their ids."""
+        return ()
 
     def _step_of(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         array, gradient = p._array, grad._array
@@ -187,8 +201,10 @@ class Optimizer(HookedOptimizer):
         """
         found = self._numbers.get((dtype, key))
         if found is None:
-            make = functools.partial(cpu.asarray, dtype=dtype) if xp is cpu else dtype.type
+            make: Any = functools.partial(cpu.asarray, dtype=dtype) if xp is cpu else dtype.type
             found = self._numbers[dtype, key] = [make(v) for v in values()]
+            if xp is not cpu and is_narrow(dtype):
+                found[:] = [float(v) for v in found]
         return found
 
     def update(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:

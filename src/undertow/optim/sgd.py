@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from undertow.backend import devices_in_use
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
+from undertow.optim import together
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed
 from undertow.tensor import Tensor
 
@@ -61,6 +63,10 @@ class SGD(Optimizer):
                 "maximize": maximize,
             },
         )
+
+    def step_together(self, group: dict[str, Any]) -> Collection[int]:
+        is_own = type(self).update is SGD.update  # and not that of a subclass
+        return together.step_of_sgd(self, group) if is_own and devices_in_use() else ()
 
     def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if type(grad) is not xp.ndarray:

@@ -10,4 +10,5 @@ from undertow.tensor.tensor import current_edge as current_edge
 from undertow.tensor.tensor import extra_of as extra_of
 from undertow.tensor.tensor import share_memory as share_memory
 from undertow.tensor.tensor import version_of as version_of
+from undertow.tensor.tensor import without_history as without_history
 from undertow.tensor.version_counter import VersionCounter as VersionCounter

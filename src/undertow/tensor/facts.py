@@ -261,7 +261,12 @@ def storage_offset(self: Tensor) -> int:
 
 
 def storage(self: Tensor) -> Storage:
-    """The memory that the tensor lies in, in elements of its dtype."""
+    """The memory that the tensor lies in, in elements of its dtype.
+
+    >>> import undertow as ut
+    >>> len(ut.ones(3).storage())
+    3
+    """
     return Storage(self._xp, memory_of(self._xp, self._array))
 
 
@@ -290,7 +295,13 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element; 0 for a tensor without elements, or without memory (on the meta device)."""
+    """The address of the first element; 0 for a tensor without elements, or without memory (on the meta device).
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2)
+    >>> x.data_ptr() == x.view(2, 1).data_ptr()
+    True
+    """
     return int(self._array.ctypes.data) if self._array.size and self._xp.device.type != "meta" else 0
 
 
@@ -398,7 +409,12 @@ def type_name(self: Tensor) -> str:
 
 
 def get_device(self: Tensor) -> int:
-    """The number of the device; -1 on the CPU."""
+    """The number of the device; -1 on the CPU.
+
+    >>> import undertow as ut
+    >>> ut.get_device(ut.ones(1))
+    -1
+    """
     index = self._xp.device.index
     return -1 if self._xp.device.type == "cpu" or index is None else int(index)
 

@@ -246,3 +246,10 @@ def counter_of(tensor: Tensor) -> VersionCounter:
 def share_memory(source: Tensor, alias: Tensor) -> None:
     """Let `alias`, whose array shares memory with source's, share its version counter."""
     extra_of(alias).counter = counter_of(source)
+
+
+def without_history(tensor: Tensor) -> Tensor:
+    """A plain alias of the tensor, sharing its version counter."""
+    alias = Tensor(tensor._array, tensor._xp)
+    share_memory(tensor, alias)
+    return alias

@@ -28,7 +28,12 @@ legacy_contiguous_format = None
 
 
 def compile(model: Any = None, **kwargs: Any) -> Any:
-    """The function or the module itself: operations run as they are called. Without one, a decorator."""
+    """The function or the module itself: operations run as they are called. Without one, a decorator.
+
+    >>> import undertow as ut
+    >>> ut.compile(abs) is abs
+    True
+    """
     return model if model is not None else lambda function: function
 
 
@@ -176,42 +181,82 @@ def _shape_as_tensor(input: Tensor) -> Tensor:
 
 
 def sym_int(a: Any) -> int:
-    """`int`: sizes are numbers here, never symbols."""
+    """`int`: sizes are numbers here, never symbols.
+
+    >>> import undertow as ut
+    >>> ut.sym_int(2.5)
+    2
+    """
     return math.floor(a) if a >= 0 else math.ceil(a)
 
 
 def sym_float(a: Any) -> float:
-    """`float`: sizes are numbers here, never symbols."""
+    """`float`: sizes are numbers here, never symbols.
+
+    >>> import undertow as ut
+    >>> ut.sym_float(2)
+    2.0
+    """
     return builtins.float(a)
 
 
 def sym_max(a: Any, b: Any) -> Any:
-    """`max` of two sizes."""
+    """`max` of two sizes.
+
+    >>> import undertow as ut
+    >>> ut.sym_max(2, 3)
+    3
+    """
     return max(a, b)
 
 
 def sym_min(a: Any, b: Any) -> Any:
-    """`min` of two sizes."""
+    """`min` of two sizes.
+
+    >>> import undertow as ut
+    >>> ut.sym_min(2, 3)
+    2
+    """
     return min(a, b)
 
 
 def sym_not(a: Any) -> bool:
-    """`not a`."""
+    """`not a`.
+
+    >>> import undertow as ut
+    >>> ut.sym_not(False)
+    True
+    """
     return not a
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t if b else f`."""
+    """`t if b else f`.
+
+    >>> import undertow as ut
+    >>> ut.sym_ite(True, 1, 2)
+    1
+    """
     return t if b else f
 
 
 def sym_sum(args: Any) -> Any:
-    """`sum` of sizes."""
+    """`sum` of sizes.
+
+    >>> import undertow as ut
+    >>> ut.sym_sum([1, 2])
+    3
+    """
     return sum(args)
 
 
 def sym_sqrt(a: Any) -> float:
-    """The square root of a size."""
+    """The square root of a size.
+
+    >>> import undertow as ut
+    >>> ut.sym_sqrt(4)
+    2.0
+    """
     return math.sqrt(a)
 
 
@@ -301,7 +346,12 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
-    """A function called with its own results as long as another says so."""
+    """A function called with its own results as long as another says so.
+
+    >>> import undertow as ut
+    >>> ut.while_loop(lambda x: x < 5, lambda x: (2 * x,), (ut.tensor(1.0),))
+    (tensor(8.),)
+    """
     values = tuple(carried_inputs)
     while cond_fn(*values):
         values = tuple(body_fn(*values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import weakref
 
 import undertow as ut
 import undertow.distributed as dist
@@ -177,6 +178,19 @@ if size > 1:
     else:
         raise AssertionError("unused parameters were not noticed")
 
+alone, joined = network(0), DistributedDataParallel(network(0))
+for fails in (False, True, False):
+    joined.zero_grad()
+    loss = loss_of(joined(examples[part]), labels[part])
+    handle = joined.module[2].weight.register_hook(lambda grad: 1 // 0) if fails else None
+    try:
+        loss.backward()
+        assert not fails
+    except ZeroDivisionError:
+        handle.remove()
+loss_of(alone(examples), labels).backward()
+close(joined.module, alone)
+
 # ---- checkpoints, hooks, buffers
 
 for use_reentrant in (False, True):
@@ -270,4 +284,52 @@ for make, text in (
         assert text in str(error)
     else:
         raise AssertionError(text)
+
+# ---- what travels is what the model of docs/distributed.md says
+
+
+class Counted:
+    """A communicator that counts the bytes it is given to send."""
+
+    def __init__(self, comm):
+        self.comm, self.messages, self.reductions = comm, [], []
+
+    def __getattr__(self, name):
+        return getattr(self.comm, name)
+
+    def Isend(self, array, to, tag):
+        self.messages.append(array.nbytes)
+        return self.comm.Isend(array, to, tag)
+
+    def Iallreduce(self, given, array, op):
+        self.reductions.append(array.nbytes)
+        return self.comm.Iallreduce(given, array, op)
+
+
+joined = DistributedDataParallel(network(0))
+for _ in range(2):
+    joined.zero_grad()
+    loss_of(joined(examples[part]), labels[part]).backward()
+kept = weakref.ref(joined.module[0].weight.grad._array)
+joined.zero_grad()
+assert kept() is None  # gradients that the program drops are gone
+
+group = dist.group.WORLD
+before = group.comm
+large = ut.ones(12 * 5 * 7 * 512)  # a part for each of up to 16 processes, but for 9, 11 and 13
+if size > 1:
+    group.comm = counted = Counted(before)
+    dist.all_reduce(large)
+    assert counted.messages == [large.nbytes // size] * 2 * (size - 1) and not counted.reductions
+for cap, buckets in ((None, 1), (0.05, 3)):
+    joined = DistributedDataParallel(network(0), bucket_cap_mb=cap)
+    loss_of(joined(examples[part]), labels[part]).backward()
+    group.comm = counted = Counted(before)
+    loss_of(joined(examples[part]), labels[part]).backward()
+    total = sum([p.numel() for p in joined.parameters()])
+    if size > 1:  # one exchange for each bucket, and a count for each parameter
+        assert len(counted.reductions) == buckets and not counted.messages, counted.reductions
+        assert sum(counted.reductions) == 4 * (total + 6)
+group.comm = before
+
 print(f"rank {rank} is done", flush=True)

@@ -30,7 +30,15 @@ _group: ContextVar[GraphExecGroup | None] = ContextVar("undertow.checkpoint.grou
 
 
 class set_checkpoint_early_stop(Scope, contextlib.ContextDecorator):
-    """Whether recomputation stops as soon as everything needed is there; overrides the argument of `checkpoint`."""
+    """Whether recomputation stops as soon as everything needed is there; overrides the argument of `checkpoint`.
+
+    >>> import undertow as ut
+    >>> model = ut.nn.Linear(2, 1)
+    >>> with ut.utils.checkpoint.set_checkpoint_early_stop(False):
+    ...     out = ut.utils.checkpoint.checkpoint(model, ut.ones(1, 2), use_reentrant=False)
+    >>> out.shape
+    undertow.Size([1, 1])
+    """
 
     variable = early_stop_choice
 

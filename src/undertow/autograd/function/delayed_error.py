@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.function.outputs import detached
 from undertow.errors import AutogradError
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.end_nodes import Error
 from undertow.graph.node import OutputEdge
 from undertow.modes import current, in_state
-from undertow.tensor import LEAF, Tensor, current_edge
+from undertow.tensor import LEAF, Tensor, current_edge, without_history
 
 
 class DelayedError:
@@ -38,7 +37,24 @@ class DelayedError:
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a `backward` that is not itself differentiable: a second derivative raises instead of being wrong."""
+    """Decorate a `backward` that is not itself differentiable: a second derivative raises instead of being wrong.
+
+    >>> import undertow as ut
+    >>> class Square(ut.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     @ut.autograd.function.once_differentiable
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0]
+    >>> x = ut.tensor([3.0], requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor([6.])
+    """
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *args: Any) -> Any:
@@ -61,6 +77,6 @@ def _as_leaf(value: Tensor | None) -> Tensor | None:
     """A value's alias that requires grad, so that the error node has an edge for it."""
     if not isinstance(value, Tensor):
         return value
-    alias = detached(value)
+    alias = without_history(value)
     alias._edge = LEAF
     return alias

@@ -19,7 +19,7 @@ from undertow.graph.user_lines import warn_user
 from undertow.modes import current, in_state
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.forms import check_history
-from undertow.tensor import LEAF, Tensor, counter_of, share_memory, version_of
+from undertow.tensor import LEAF, Tensor, counter_of, version_of, without_history
 from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
 from undertow.tensor.tensor import requires_grad
 
@@ -105,14 +105,14 @@ class Wrapping:
         if not requires_grad(out):
             return self.as_view(out) if is_input and not is_dirty else out
         if is_input:
-            return detached(out)
-        return out if view_of(out) is not None else detached(out)
+            return without_history(out)
+        return out if view_of(out) is not None else without_history(out)
 
     def with_history(self, nr: int, out: Tensor, is_input: bool) -> Tensor:
         if is_input:
             out = self.as_view(out)
         elif out._edge is not None and view_of(out) is None:
-            out = detached(out)  # it was recorded elsewhere, and keeps that history
+            out = without_history(out)  # it was recorded elsewhere, and keeps that history
         view = view_of(out)
         if view is not None:
             view.version = version_of(out)
@@ -243,10 +243,3 @@ def warn_of_cycle(node: Node) -> None:
 
 def view_of(tensor: Tensor) -> View | None:
     return None if tensor._extra is None else tensor._extra.view
-
-
-def detached(tensor: Tensor) -> Tensor:
-    """An alias of the tensor without history, sharing its version counter."""
-    alias = Tensor(tensor._array, tensor._xp)
-    share_memory(tensor, alias)
-    return alias

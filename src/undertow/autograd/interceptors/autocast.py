@@ -212,7 +212,13 @@ def casting(device_type: str, intercept: Callable[..., Any] | None) -> Casting |
 
 
 def is_autocast_enabled(device_type: str = "cpu") -> bool:
-    """Whether this thread is inside an autocast for these devices."""
+    """Whether this thread is inside an autocast for these devices.
+
+    >>> import undertow as ut
+    >>> with ut.autocast("cpu"):
+    ...     print(ut.is_autocast_enabled("cpu"))
+    True
+    """
     link = casting(device_type, current().intercept)
     return link is not None and link.context.enabled
 
@@ -234,7 +240,12 @@ def lower_precision(device_type: str) -> DType:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is an autocast for these devices."""
+    """Whether there is an autocast for these devices.
+
+    >>> import undertow as ut
+    >>> ut.amp.is_autocast_available("cpu")
+    True
+    """
     return device_type in DEVICE_TYPES
 
 

@@ -7,6 +7,15 @@ the primal once for all directions). A graph is recorded below all of them, on t
 A tangent of a level has itself tangents of outer levels only.
 
 Above all of them, whenever they were entered, stand the operation modes (Above): they see what the program calls.
+What a State's `intercept` holds, from what an operation meets first:
+
+    operation modes         `Above`, each over the next
+    vmaps, innermost first  } one `Transforms`, which lies `beneath` all modes
+    duals, innermost first  }
+    apply                   no interceptor: the operation itself
+
+`with_beneath` is the same modes over other transformations, which is what happens when a level is `entered` or `left`;
+`under(intercept, f, ...)` calls f with that interceptor in the place of the current one.
 """
 
 from __future__ import annotations
@@ -110,10 +119,7 @@ class Transforms(Interceptor):
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
         if self.vmaps and function.op.random:
             return self.vmaps[-1].draw(function, args, {}, self)
-        for level in self.vmaps[::-1]:
-            if level.concerns(args):
-                return level.run(function, args, self)
-        for level in self.duals[::-1]:
+        for level in self.levels():
             if level.concerns(args):
                 return level.run(function, args, self)
         result = plainly(function, args)

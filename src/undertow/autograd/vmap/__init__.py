@@ -39,6 +39,10 @@ def vmap(
     out_dims    where that dimension shall be in the outputs
     randomness  what random operations inside do: 'error', 'different' numbers for each example, or the 'same'
     chunk_size  how many examples to compute at a time; None: all
+
+    >>> import undertow as ut
+    >>> ut.vmap(ut.dot)(ut.ones(2, 3), ut.ones(2, 3))
+    tensor([3., 3.])
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")

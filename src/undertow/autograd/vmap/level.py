@@ -9,7 +9,6 @@ from undertow import pytree
 from undertow.autograd.batched_tensor import BatchedTensor, VmapError, refuse
 from undertow.autograd.forward.tangents import set_tangent, tangent_of
 from undertow.autograd.forward.unknown_tangent import UnknownTangent
-from undertow.autograd.function.outputs import detached
 from undertow.autograd.function.under_vmap import apply_batched_function
 from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
 from undertow.errors import warn_once
@@ -18,7 +17,7 @@ from undertow.ops.declare.rules import LOOP
 from undertow.ops.declare.rules.apply_batching import apply_named
 from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import copy_
-from undertow.tensor import Tensor
+from undertow.tensor import Tensor, without_history
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -38,9 +37,11 @@ class VmapLevel:
         return type(tensor) is BatchedTensor and tensor._level is self
 
     def concerns(self, args: Any) -> bool:
+        """Whether one of the arguments of a call is a batch of this level."""
         return any([self.holds(a) for a in args])
 
     def holds(self, value: Any) -> bool:
+        """Whether a value is a batch of this level, or a list with one in it."""
         if type(value) is BatchedTensor:
             return value._level is self
         if type(value) in (list, tuple):
@@ -215,7 +216,7 @@ class VmapLevel:
             return value
         if type(value) is BatchedTensor:
             return BatchedTensor(self.without_batch(value._value), value._dim, value._level)
-        return detached(value)
+        return without_history(value)
 
     def pick(self, args: tuple[Any, ...], kwargs: dict[str, Any], k: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of one example."""

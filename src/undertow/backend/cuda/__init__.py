@@ -8,7 +8,12 @@ formulas     elementwise functions, as C++                 elementwise  their ke
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
 functions    functions of NumPy made of all these          arrays       CudaArray
-fused        what takes array functions several steps      rows         the same along rows: softmax, cross entropy
+fused        what takes array functions several steps      blocks       what kernels of many threads are made of
+rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
+activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
+scans        running sums, argmax                          ordering     sorting, and sums by index
+attention    a block of scores at a time                   convolution, cudnn   by cuDNN, or by kernels of ours
+updates      steps of optimizers, all at once              half_precision, precision   what is computed in which dtype
 
 UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
 host's compiler: for tests. UNDERTOW_CUDA=0 leaves the GPU alone. See docs/cuda.md.
@@ -30,6 +35,7 @@ from undertow.backend import dtypes
 from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
     activations,
+    attention,
     convolution,
     device,
     elementwise,
@@ -42,14 +48,16 @@ from undertow.backend.cuda import (
     ordering,
     pinned,
     pooling,
+    precision,
     reductions,
     rows,
     scans,
     streams,
     tail,
+    updates,
     views,
 )
-from undertow.backend.cuda.arrays import Flags, array_class
+from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
 from undertow.backend.cuda.elementwise import Formula
 from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType, non_blocking
@@ -65,7 +73,7 @@ OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": functions.linear, "note_outside": indexing.note_outside,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
-    **convolution.KERNELS,
+    **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS,
 }  # fmt: skip
 
 
@@ -117,6 +125,7 @@ class CudaNamespace(ArrayNamespace):
         return extension
 
     def _make_kernels(self) -> None:
+        elementwise.kernel_class().reducer = staticmethod(reduce_by)
         self.kernels = elementwise.ufunc_kernels(on_host)
         self.copy_kernel = elementwise.kernel("copy", Formula(1, elementwise.same, lambda dtypes: "a"), refuse("copy"))
         self.fill_kernel = elementwise.kernel(
@@ -130,6 +139,7 @@ class CudaNamespace(ArrayNamespace):
 
     def _join_rules(self) -> None:
         """Rules that many models use, and that are operations of their own: each is one kernel."""
+        self.logistic, self.log1p_of_exp = activations.kernel("logistic"), activations.kernel("log1p_of_exp")
         for name, (count, code) in RULES.items():
             function = getattr(type(self), name, None)  # the operation's, which computes what the kernel cannot
             if function is not None:
@@ -174,6 +184,8 @@ class CudaNamespace(ArrayNamespace):
 
     def code_of_function(self, name: str, count: int) -> str | None:
         """The formula of an array function on real numbers whose result is one; None if it has none."""
+        if name in activations.IN_FORMULAS and count == 1:
+            return activations.IN_FORMULAS[name]
         code = FORMULAS.get(name, {}).get("f")
         ufunc: Any = getattr(np, name, None)
         if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:
@@ -400,6 +412,7 @@ def _start() -> None:
         device.extension().start_blas(libraries.find("cublas"))
         with contextlib.suppress(RuntimeError):  # cuBLAS alone has all but half precision
             device.extension().start_light(libraries.find("cublasLt"))
+    precision.tell_device()
     if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         set_launch_mode("blocking")
     _namespaces[0] = made

@@ -25,6 +25,8 @@ FORMULAS = {
     "slope of gelu by tanh": (2, f"a * slope_of_gelu(b, m_tanh({INNER_OF_B}))"),
     "silu": (1, "a / (T(1) + m_exp(-a))"),
     "slope of silu": (2, "a * slope_of_silu(b, T(1) / (T(1) + m_exp(-b)))"),
+    "logistic": (1, "T(1) / (T(1) + m_exp(-a))"),
+    "log1p_of_exp": (1, "(a > T(0) ? a : T(0)) + m_log1p(m_exp(-m_fabs(a)))"),
     "leaky": (3, "b > T(0) ? a : a * c"),
     "erf": (1, "m_erf(a)"), "erfc": (1, "m_erfc(a)"), "lgamma": (1, "m_lgamma(a)"),
     "special_bessel_j0": (1, "m_j0(a)"), "special_bessel_j1": (1, "m_j1(a)"),
@@ -32,6 +34,10 @@ FORMULAS = {
 }  # fmt: skip
 
 SPECIAL = frozenset({"erf", "erfc", "lgamma", *[f"special_bessel_{kind}" for kind in ("j0", "j1", "y0", "y1")]})
+
+
+#: functions that formulas call, beside NumPy's
+IN_FORMULAS = {"sigmoid": FORMULAS["logistic"][1], "erf": "m_erf(a)", "erfc": "m_erfc(a)"}
 
 
 @functools.cache

@@ -237,6 +237,13 @@ def call_method(array: Any, name: str, method: Callable[..., Any], *args: Any, *
     return tail.on_host(name, method, (array, *args), kwargs, written)
 
 
+def reduce_by(ufunc: Any, array: Array, *args: Any, **options: Any) -> Any:
+    """`ufunc.reduce` of an array of the device."""
+    if ufunc.__name__ in functions.REDUCTIONS:
+        return reduced(ufunc, array, *args, **options)
+    return ufunc.reduce(array, *args, **options)
+
+
 def reduced(ufunc: Any, array: Array, axis: Any = 0, dtype: DType = None, out: Any = None, keepdims: bool = False,
             **options: Any) -> Any:  # fmt: skip
     """`ufunc.reduce`."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.cuda import device, libraries
+from undertow.backend.cuda.precision import switches
 from undertow.backend.interface import Array
 
 FORWARD, DATA, FILTER = range(3)
@@ -43,16 +44,6 @@ class Plan(NamedTuple):
     workspace: int
 
 
-class Setting:
-    """Whether convolutions of float32 may be rounded to tf32: `backends.cudnn.allow_tf32`, on as in PyTorch."""
-
-    allow_tf32 = True
-    deterministic = False
-
-
-setting = Setting()
-
-
 @functools.cache
 def library() -> tuple[Any, int] | None:
     """cuDNN and its handle; None where there is none."""
@@ -63,6 +54,14 @@ def library() -> tuple[Any, int] | None:
         return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), device.extension().start_dnn(path)
     except (RuntimeError, OSError):
         return None
+
+
+def version() -> int:
+    """The version of cuDNN, which must be there."""
+    found = library()
+    assert found is not None
+    found[0].cudnnGetVersion.restype = ctypes.c_size_t
+    return int(found[0].cudnnGetVersion())
 
 
 def number_of(dtype: np.dtype[Any]) -> int | None:
@@ -113,6 +112,7 @@ class Problem(NamedTuple):
     number: int
     math: int
     deterministic: bool
+    benchmark: bool
 
 
 @functools.cache
@@ -141,7 +141,8 @@ def _planned(cudnn: Any, handle: ctypes.c_void_p, problem: Problem, which: int) 
         FILTER: ("BackwardFilter", (x, y, convolution, weight)),
     }[which]
     count, results = ctypes.c_int(), (Performance * 8)()
-    _check(getattr(cudnn, f"cudnnGetConvolution{name}Algorithm_v7")(handle, *order, 8, ctypes.byref(count), results))
+    find = f"cudnnFindConvolution{name}Algorithm" if problem.benchmark else f"cudnnGetConvolution{name}Algorithm_v7"
+    _check(getattr(cudnn, find)(handle, *order, 8, ctypes.byref(count), results))
     for found in results[: count.value]:
         if found.status == 0 and found.memory <= MOST_WORKSPACE and (found.determinism or not problem.deterministic):
             chosen = found.math if problem.math == ANY_MATH else problem.math
@@ -167,7 +168,7 @@ def run(
     problem = Problem(
         (*x[:2], *spread(x[2:], 1)), (*weight[:2], *spread(weight[2:], 1)), (*y[:2], *spread(y[2:], 1)),
         spread(stride, 1), spread(padding, 0), spread(dilation, 1), groups, number,
-        ANY_MATH if setting.allow_tf32 or number else FULL_FLOAT32, setting.deterministic,
+        ANY_MATH if switches.convolution_tf32 or number else FULL_FLOAT32, switches.deterministic, switches.benchmark,
     )  # fmt: skip
     found = plan(problem, which)
     if found is None:

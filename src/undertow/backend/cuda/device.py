@@ -54,6 +54,11 @@ def count() -> int:
     return _started[wanted]
 
 
+def is_started() -> bool:
+    """Whether this process has used a GPU."""
+    return bool(_started)
+
+
 @functools.cache
 def properties(index: int = 0) -> dict[str, Any]:
     """What is known of a GPU; RuntimeError if there is none."""

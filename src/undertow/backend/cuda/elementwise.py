@@ -235,6 +235,13 @@ def kernel_class() -> Any:
 
     class KernelFunction(device.extension().Elementwise):  # type: ignore[misc]
         ufunc: Any = None
+        #: what computes `reduce` of arrays of the device, without NumPy's detour
+        reducer: Any = None
+
+        def reduce(self, array: Any, *args: Any, **options: Any) -> Any:
+            if self.reducer is not None and self.ufunc is not None and isinstance(array, device.extension().Array):
+                return self.reducer(self.ufunc, array, *args, **options)
+            return self.ufunc.reduce(array, *args, **options)
 
         @property
         def __name__(self) -> str:

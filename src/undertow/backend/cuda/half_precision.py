@@ -6,16 +6,17 @@ nothing is rounded in between. All others are given float32 (ops/arguments/half_
 
 from __future__ import annotations
 
-PRODUCTS = "mm bmm linear _convolve _convolve_transposed _convolve_weight"
+PRODUCTS = "mm bmm linear _convolve _convolve_transposed _convolve_weight _fused_attention"
 ROWS = "native_layer_norm softmax log_softmax _safe_softmax softmax_backward_data log_softmax_backward_data"
 ACTIVATIONS = "gelu silu leaky_relu relu tanh sigmoid tanh_backward sigmoid_backward threshold_backward"
 ARITHMETIC = "add sub mul div neg exp log sqrt abs square sin cos maximum minimum where"
-COPIES = "cat stack embedding index_select gather masked_fill _masked_fill_number"
+COPIES = "cat stack embedding index_select gather masked_fill _masked_fill_number _unsafe_view"
+#: whose gradients are moved, and not computed
+MOVES = (
+    "transpose _permute t _squeeze_all _squeeze_dim _squeeze_dims unsqueeze alias select slice _view _unsafe_view clone"
+)
 
 FORWARDS = frozenset(" ".join((PRODUCTS, ROWS, ACTIVATIONS, ARITHMETIC, COPIES)).split())
 
-RULES = frozenset(
-    " ".join(
-        (PRODUCTS, "native_layer_norm softmax log_softmax gelu silu leaky_relu relu tanh add sub mul neg exp")
-    ).split()
-)
+SIMPLE_RULES = "native_layer_norm softmax log_softmax gelu silu leaky_relu relu tanh sigmoid add sub mul neg exp"
+RULES = frozenset(" ".join((PRODUCTS, SIMPLE_RULES, MOVES)).split())

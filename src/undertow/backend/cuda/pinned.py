@@ -27,7 +27,7 @@ def pinned(array: Array) -> Array:
 
 
 def is_pinned(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and bool(gpus.extension().is_pinned(array))
+    return gpus.is_started() and isinstance(array, np.ndarray) and bool(gpus.extension().is_pinned(array))
 
 
 def fetch_later(array: Array) -> Array:

@@ -16,24 +16,26 @@ from undertow.backend.interface import Array
 SIZES = "i64 n, sizes[3], counts[3], window[3], stride[3], padding[3], dilation[3]; "
 
 PLACES = r"""
-struct Window { i64 row, from[3], to[3]; };
+struct Window { i64 row; i32 from[3], to[3]; };
 // the row of images (leading dimensions) and the window that an output belongs to; what lies outside is left out
 template <class P> FN Window window_of(const P &p, i64 i)
 {
     Window w;
-    i64 rest = i;
+    u32 rest = (u32)i;
     for (int d = 2; d >= 0; d--) {
-        const i64 at = rest % p.counts[d];
-        rest /= p.counts[d];
+        const u32 count = (u32)p.counts[d], next = rest / count;
+        const i32 at = (i32)(rest - next * count), size = (i32)p.sizes[d];
+        rest = next;
         if (p.adaptive) {
-            w.from[d] = at * p.sizes[d] / p.counts[d];
-            w.to[d] = ((at + 1) * p.sizes[d] + p.counts[d] - 1) / p.counts[d];
+            w.from[d] = (i32)((i64)at * size / count);
+            w.to[d] = (i32)(((i64)(at + 1) * size + count - 1) / count);
             continue;
         }
-        i64 from = at * p.stride[d] - p.padding[d], to = from + (p.window[d] - 1) * p.dilation[d] + 1;
-        if (from < 0) from += (-from + p.dilation[d] - 1) / p.dilation[d] * p.dilation[d];
+        const i32 dilation = (i32)p.dilation[d];
+        i32 from = at * (i32)p.stride[d] - (i32)p.padding[d], to = from + ((i32)p.window[d] - 1) * dilation + 1;
+        if (from < 0) from += (-from + dilation - 1) / dilation * dilation;
         w.from[d] = from;
-        w.to[d] = to < p.sizes[d] ? to : p.sizes[d];
+        w.to[d] = to < size ? to : size;
     }
     w.row = rest;
     return w;
@@ -50,12 +52,13 @@ KERNEL(largest, P) { BEGIN
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += (i64)gridDim.x * blockDim.x) {
         const Window w = window_of(p, i);
         const S *x = p.x + w.row * p.sizes[0] * p.sizes[1] * p.sizes[2];
-        i64 place = (w.from[0] * p.sizes[1] + w.from[1]) * p.sizes[2] + w.from[2];
+        const i32 across = (i32)p.sizes[2], down = (i32)p.sizes[1];
+        i32 place = (w.from[0] * down + w.from[1]) * across + w.from[2];
         T most = (T)float_of(0xff800000u);
-        for (i64 a = w.from[0]; a < w.to[0]; a += p.dilation[0])
-            for (i64 b = w.from[1]; b < w.to[1]; b += p.dilation[1])
-                for (i64 c = w.from[2]; c < w.to[2]; c += p.dilation[2]) {
-                    const i64 here = (a * p.sizes[1] + b) * p.sizes[2] + c;
+        for (i32 a = w.from[0]; a < w.to[0]; a += (i32)p.dilation[0])
+            for (i32 b = w.from[1]; b < w.to[1]; b += (i32)p.dilation[1])
+                for (i32 c = w.from[2]; c < w.to[2]; c += (i32)p.dilation[2]) {
+                    const i32 here = (a * down + b) * across + c;
                     const T v = at(x, here);
                     if (v > most || v != v) { most = v; place = here; }
                 }
@@ -159,6 +162,8 @@ KERNEL(spread, P) { BEGIN
 )
 
 MOST_DIMS = 3
+#: places are computed in 32 bits
+MOST_ELEMENTS = 2**31 - 1
 
 
 def _three(sizes: Sequence[int], missing: int) -> list[int]:
@@ -190,7 +195,7 @@ def adaptive_max_pool(x: Array, counts: Any) -> Any:
 
 def _largest(x: Array, counts: Any, windows: Sequence[Any], adaptive: bool) -> Any:
     dims = len(counts)
-    if not agree(x) or not x.is_contiguous or dims > MOST_DIMS or not math.prod(counts):
+    if not agree(x) or not x.is_contiguous or dims > MOST_DIMS or not math.prod(counts) or x.size > MOST_ELEMENTS:
         return None
     lead, extension = x.shape[: x.ndim - dims], device.extension()
     values = extension.empty((*lead, *counts), x.dtype)

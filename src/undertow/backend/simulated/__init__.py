@@ -226,7 +226,13 @@ def set_memory_limit(device: Device | str | int, nbytes: int | None) -> None:
 
 
 def memory_allocated(device: Device | str | int = "sim") -> int:
-    """How many bytes of a device's memory are in use."""
+    """How many bytes of a device's memory are in use.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(256, device="sim:1")
+    >>> ut.sim.memory_allocated("sim:1") >= 1024
+    True
+    """
     return namespace(device).memory.allocated()
 
 
@@ -258,7 +264,14 @@ def inject_failure(
 
 
 def synchronize(device: Device | str | int | None = None) -> None:
-    """Wait for all work on one device, or on all of them."""
+    """Wait for all work on one device, or on all of them.
+
+    >>> import undertow as ut
+    >>> x = 2 * ut.ones(2, device="sim:0")
+    >>> ut.sim.synchronize("sim:0")
+    >>> x
+    tensor([2., 2.], device='sim:0')
+    """
     for space in list(_namespaces.values()) if device is None else [namespace(device)]:
         with held(LOCK):
             work, time = dict(space.work), space.busy_until
@@ -275,7 +288,13 @@ def default_stream(device: Device | str | int = "sim") -> Stream:
 
 
 def device_count() -> int:
-    """How many simulated devices there are."""
+    """How many simulated devices there are.
+
+    >>> import undertow as ut
+    >>> with ut.sim.configure(devices=3):
+    ...     print(ut.sim.device_count())
+    3
+    """
     return options.devices
 
 

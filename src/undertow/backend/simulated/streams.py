@@ -159,7 +159,12 @@ class Event:
 
 
 def current_stream(device: Device | str | int | None = None) -> Stream:
-    """The stream that this thread's work on a device goes to."""
+    """The stream that this thread's work on a device goes to.
+
+    >>> import undertow as ut
+    >>> ut.sim.current_stream("sim:0") == ut.sim.default_stream("sim:0")
+    True
+    """
     found: Stream = namespace_for("sim" if device is None else device).current_stream()
     return found
 

@@ -362,7 +362,9 @@ def empty_like(array: CompressedArray, dtype: DType | None = None, order: str = 
     return array.with_values(np.zeros(array.values.shape, dtype or array.dtype))
 
 
-def copyto(target: Array, source: Array, casting: str = "same_kind") -> None:
+def copyto(target: Array, source: Array, casting: str = "same_kind", where: Any = True) -> None:
+    if where is not True:
+        raise RuntimeError("a sparse tensor cannot be written at some places only: call to_dense() first")
     if type(target) is not type(source) or target.layout != source.layout:
         raise RuntimeError(
             "copy_() between dense and sparse Tensors, or other layouts, is not implemented! Convert the source first."

@@ -321,7 +321,9 @@ def store(target: Array, result: Array) -> Array:
     return target
 
 
-def copyto(target: Array, source: Array, casting: str = "same_kind") -> None:
+def copyto(target: Array, source: Array, casting: str = "same_kind", where: Any = True) -> None:
+    if where is not True:
+        raise RuntimeError("a sparse tensor cannot be written at some places only: call to_dense() first")
     if is_number(source) or type(target) is not type(source):
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Call to_dense() or to_sparse() on the source."

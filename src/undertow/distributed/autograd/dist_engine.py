@@ -50,7 +50,7 @@ def backward(context_id: int, roots: Sequence[Tensor], retain_graph: bool = Fals
         raise TypeError(f"backward(): incompatible function arguments: context_id is a number, not {context_id!r}")
     context = retrieve(context_id)
     _check_roots(roots)
-    seeds: Any = _seeds(roots, [None] * len(roots), False)
+    seeds: Any = _seeds(roots, [None] * len(roots))
     edges, grads = _root_edges(roots), [seed._array for seed in seeds]
     agent = current_agent()
     pass_id = agent.rank, next(_passes)

@@ -71,6 +71,7 @@ class Bucket:
             copy(view, gradient)
             if as_view:
                 tensor.grad = Tensor(view, cpu)
+        self.arrays = [None] * len(self.arrays)  # the program may drop its gradients: nobody else is to keep them
 
     def take_nothing(self) -> None:
         """Zeros, of a process that has no batch."""
@@ -132,6 +133,7 @@ class SparseBucket:
 
     def take(self, names: Sequence[str], as_view: bool) -> None:
         (tensor,), (number,) = self.tensors, self.parameters
+        self.arrays = [None]
         if tensor.grad is None:
             self.gradient = nothing_like(tensor)
         elif isinstance(tensor.grad._array, AnySparse):

@@ -126,7 +126,7 @@ class DistributedDataParallel(Module, Joinable):
         if self.require_backward_grad_sync and self.broadcast_buffers:
             self._synchronise(list(self.module.buffers()), source)
         if is_grad_enabled():
-            self._reducer.wanted = self.require_backward_grad_sync
+            self._reducer.expect_pass(self.require_backward_grad_sync)
         result = self.module(*inputs, **kwargs)
         self._logging.forward_took(started, time.perf_counter_ns())
         return result

@@ -10,10 +10,9 @@ Hooks of branches that run at the same time come on several threads: `lock` guar
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.autograd.graph import queue_callback
@@ -23,6 +22,7 @@ from undertow.distributed.data_parallel.buckets import AnyBucket, CommHook, Grad
 from undertow.distributed.errors import DistError
 from undertow.distributed.objects import everybodys
 from undertow.distributed.process_group import ProcessGroup
+from undertow.engine.tasks import current_task
 from undertow.tensor import Tensor
 
 
@@ -56,6 +56,7 @@ class Reducer:
         self.divisor = self.members = group.size()  # of sums; and how many processes take part, which a Join changes
         self.armed = self.is_rebuilt = False
         self.has_batch = True
+        self.came = [0] * len(tensors)  # how often each has got a gradient in this pass
         self.used = [False] * len(tensors)  # since the last exchange: also by passes that exchanged nothing
         self.order: list[int] = []  # in which gradients came in the first pass
         self.expected: list[int] | None = None  # how often each came in the first pass of a static graph
@@ -64,7 +65,7 @@ class Reducer:
         self.times: dict[str, float] = {}  # of the pass: see logging_data.py
         self.build(list(range(len(tensors)))[::-1])  # the last layers have their gradients first
         for number, tensor in enumerate(tensors):
-            tensor.register_post_accumulate_grad_hook(functools.partial(self.arrived, number))
+            tensor.register_post_accumulate_grad_hook(self.hook_of(number))
 
     def build(self, order: list[int]) -> None:
         self.buckets = divided(order, self.tensors, *self.caps, self.sparse)
@@ -76,6 +77,12 @@ class Reducer:
 
     # ---- gradients come
 
+    def expect_pass(self, wanted: bool) -> None:
+        """A forward pass begins. A backward pass that an error has ended is forgotten: nothing else tells its end."""
+        self.wanted = wanted
+        if current_task() is None:  # a checkpoint may run the model again inside the pass
+            self.armed = False
+
     def arm(self) -> None:
         """A pass has begun; the outermost one, if a checkpoint runs others inside it, tells when all have come."""
         self.start_pass()
@@ -85,9 +92,27 @@ class Reducer:
 
     def start_pass(self) -> None:
         self.sent = 0
-        self.came = [0] * len(self.tensors)
+        self.came[:] = [0] * len(self.tensors)
         for bucket in self.buckets:
             bucket.start_pass()
+
+    def hook_of(self, number: int) -> Callable[[Tensor], None]:
+        """What is called when a parameter has its gradient. Most of them come inside a pass that does what it must."""
+        lock, came = self.lock, self.came
+
+        def arrived(tensor: Tensor) -> None:
+            with lock:
+                if came[number] or not (self.armed and self.is_rebuilt and self.wanted) or self.static_graph:
+                    self.arrived(number, tensor)
+                    return
+                came[number] = 1
+                bucket, k = self.places[number]
+                bucket.arrays[k] = tensor._extra.grad._array  # type: ignore[union-attr]
+                bucket.missing -= 1
+                if not bucket.missing:
+                    self.send_ready()
+
+        return arrived
 
     def arrived(self, number: int, tensor: Tensor) -> None:
         """A parameter has its gradient."""
@@ -135,9 +160,13 @@ class Reducer:
             bucket.sent = self.hook(GradBucket(bucket, bucket is self.buckets[-1]))
             return
         if bucket is self.counted:
-            bucket.counts[...] = self.used
+            bucket.counts[...] = self.whose()
         work: Any = all_reduce(bucket.tensor_to_send(), group=self.group, async_op=True)
         bucket.sent = work.get_future()
+
+    def whose(self) -> list[bool]:
+        """Which parameters were used since the last exchange."""
+        return [used or count > 0 for used, count in zip(self.used, self.came, strict=True)]
 
     def finish(self) -> None:
         """The pass has ended: send what is left, and give every parameter the mean."""
@@ -173,7 +202,7 @@ class Reducer:
             bucket.receive(found, self.divisor if self.hook is None else None)
         if self.hook is None and self.counted is not None:
             return self.counted.counts
-        used = Tensor(cpu.asarray(self.used, dtype=cpu.float32), cpu)
+        used = Tensor(cpu.asarray(self.whose(), dtype=cpu.float32), cpu)
         all_reduce(used, group=self.group)
         return used._array
 
@@ -192,7 +221,7 @@ class Reducer:
         self.rebuild(all_came and self.members == self.group.size())
 
     def refuse_unused(self) -> None:
-        mine = [name for name, used in zip(self.names, self.used, strict=True) if not used]
+        mine = [name for name, used in zip(self.names, self.whose(), strict=True) if not used]
         everywhere = everybodys("unused parameters", mine, self.group)
         lines = "\n".join([f"  rank {r}: {', '.join(names) or 'none'}" for r, names in enumerate(everywhere)])
         raise DistError(

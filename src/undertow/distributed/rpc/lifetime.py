@@ -12,7 +12,7 @@ from undertow.distributed.autograd.nodes import TensorHistory
 from undertow.distributed.joining import errors_stop_all, join
 from undertow.distributed.rpc import rref
 from undertow.distributed.rpc.calls import DEFAULT_RPC_TIMEOUT_SEC
-from undertow.distributed.work import seconds_of
+from undertow.distributed.work import abandoned, seconds_of
 from undertow.distributed.workers.agent import Agent, WorkerInfo, current_agent, has_agent, set_agent
 
 #: how many requests a process serves at the same time, if it does not say
@@ -92,6 +92,7 @@ def _wait(request: Any, what: str, limit: float) -> None:
     until = time.monotonic() + limit
     while not request.Test():
         if time.monotonic() > until:
+            abandoned.append(request)
             raise RuntimeError(f"{what} within {limit:g} s")
         time.sleep(2e-4)
 

@@ -331,5 +331,11 @@ class emit_itt(emit_nvtx):
 
 
 def is_enabled() -> bool:
-    """Whether a profile is under way in this thread."""
+    """Whether a profile is under way in this thread.
+
+    >>> import undertow as ut
+    >>> with ut.profiler.profile():
+    ...     print(ut.profiler.is_enabled())
+    True
+    """
     return recorder_of_thread() is not None

@@ -31,7 +31,12 @@ class ProfilerActivity(Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What a profile can see here: the CPU."""
+    """What a profile can see here: the CPU.
+
+    >>> import undertow as ut
+    >>> ut.profiler.ProfilerActivity.CPU in ut.profiler.supported_activities()
+    True
+    """
     return {ProfilerActivity.CPU}
 
 

@@ -84,6 +84,14 @@ def load(
     weights_only  False also loads whole objects from PyTorch's files, which runs whatever the file says: only for
                   files of people you trust
     pickle_module, mmap  accepted for PyTorch's sake
+
+    >>> import undertow as ut
+    >>> import io
+    >>> file = io.BytesIO()  # or a path
+    >>> ut.save({"x": ut.ones(2)}, file)
+    >>> _ = file.seek(0)
+    >>> ut.load(file)
+    {'x': tensor([1., 1.])}
     """
     reader: Callable[..., Any] = _read_torch if weights_only is not False else _read_objects
     if isinstance(f, str | os.PathLike):

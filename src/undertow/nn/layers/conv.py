@@ -10,6 +10,7 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
+from undertow.nn.layers.shared_arguments import SharedArguments
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
 
@@ -99,8 +100,19 @@ class Convolution(Module):
         return text + ("" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode}")
 
 
-class PlainConvolution(Convolution):
-    """Conv1d, Conv2d and Conv3d."""
+class PlainConvolution(SharedArguments, Convolution):
+    """Conv1d, Conv2d and Conv3d.
+
+    in_channels   channels of the input
+    out_channels  channels of the result
+    kernel_size   the size of the window: a number, or one for each dimension
+    stride        how far the window moves
+    padding       how much is added at both ends of each dimension
+    dilation      the distance of the window's elements
+    groups        channels are divided into so many groups, each with weights of its own
+    bias          whether something learned is added
+    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+    """
 
     function: Any
 
@@ -142,16 +154,6 @@ class PlainConvolution(Convolution):
 class Conv1d(PlainConvolution):
     """Convolution of (examples, channels, length).
 
-    in_channels   channels of the input
-    out_channels  channels of the result
-    kernel_size   the size of the window: a number, or one for each dimension
-    stride        how far the window moves
-    padding       how much is added at both ends of each dimension
-    dilation      the distance of the window's elements
-    groups        channels are divided into so many groups, each with weights of its own
-    bias          whether something learned is added
-    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
-
     >>> import undertow as ut
     >>> ut.nn.Conv1d(4, 6, 3)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 6, 6])
@@ -163,16 +165,6 @@ class Conv1d(PlainConvolution):
 
 class Conv2d(PlainConvolution):
     """Convolution of (examples, channels, height, width).
-
-    in_channels   channels of the input
-    out_channels  channels of the result
-    kernel_size   the size of the window: a number, or one for each dimension
-    stride        how far the window moves
-    padding       how much is added at both ends of each dimension
-    dilation      the distance of the window's elements
-    groups        channels are divided into so many groups, each with weights of its own
-    bias          whether something learned is added
-    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
 
     >>> import undertow as ut
     >>> ut.nn.Conv2d(3, 8, 3, padding=1)(ut.ones(2, 3, 5, 5)).shape
@@ -186,16 +178,6 @@ class Conv2d(PlainConvolution):
 class Conv3d(PlainConvolution):
     """Convolution of (examples, channels, depth, height, width).
 
-    in_channels   channels of the input
-    out_channels  channels of the result
-    kernel_size   the size of the window: a number, or one for each dimension
-    stride        how far the window moves
-    padding       how much is added at both ends of each dimension
-    dilation      the distance of the window's elements
-    groups        channels are divided into so many groups, each with weights of its own
-    bias          whether something learned is added
-    padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
-
     >>> import undertow as ut
     >>> ut.nn.Conv3d(4, 6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
     undertow.Size([2, 6, 6, 6, 6])
@@ -205,8 +187,20 @@ class Conv3d(PlainConvolution):
     function = staticmethod(ops.conv3d)
 
 
-class TransposedConvolution(Convolution):
-    """ConvTranspose1d, ConvTranspose2d and ConvTranspose3d."""
+class TransposedConvolution(SharedArguments, Convolution):
+    """ConvTranspose1d, ConvTranspose2d and ConvTranspose3d.
+
+    in_channels     channels of the input
+    out_channels    channels of the result
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    output_padding  added to one end of the result
+    groups          channels are divided into so many groups, each with weights of its own
+    bias            whether something learned is added
+    dilation        the distance of the window's elements
+    padding_mode    'zeros', and no other
+    """
 
     transposed = True
     function: Any
@@ -272,17 +266,6 @@ class TransposedConvolution(Convolution):
 class ConvTranspose1d(TransposedConvolution):
     """The transpose of Conv1d as a linear map.
 
-    in_channels     channels of the input
-    out_channels    channels of the result
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    output_padding  added to one end of the result
-    groups          channels are divided into so many groups, each with weights of its own
-    bias            whether something learned is added
-    dilation        the distance of the window's elements
-    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
-
     >>> import undertow as ut
     >>> ut.nn.ConvTranspose1d(4, 6, 3, stride=2)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 6, 17])
@@ -295,17 +278,6 @@ class ConvTranspose1d(TransposedConvolution):
 class ConvTranspose2d(TransposedConvolution):
     """The transpose of Conv2d as a linear map.
 
-    in_channels     channels of the input
-    out_channels    channels of the result
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    output_padding  added to one end of the result
-    groups          channels are divided into so many groups, each with weights of its own
-    bias            whether something learned is added
-    dilation        the distance of the window's elements
-    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
-
     >>> import undertow as ut
     >>> ut.nn.ConvTranspose2d(4, 6, 3, stride=2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 6, 17, 17])
@@ -317,17 +289,6 @@ class ConvTranspose2d(TransposedConvolution):
 
 class ConvTranspose3d(TransposedConvolution):
     """The transpose of Conv3d as a linear map.
-
-    in_channels     channels of the input
-    out_channels    channels of the result
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    output_padding  added to one end of the result
-    groups          channels are divided into so many groups, each with weights of its own
-    bias            whether something learned is added
-    dilation        the distance of the window's elements
-    padding_mode    'zeros', 'reflect', 'replicate' or 'circular'
 
     >>> import undertow as ut
     >>> ut.nn.ConvTranspose3d(4, 6, 3, stride=2)(ut.ones(2, 4, 8, 8, 8)).shape

@@ -515,6 +515,10 @@ class LinearCrossEntropyLoss(WeightedLoss):
 
     out_features  further dimensions of the loss
     options       PyTorch's for computing in chunks, which is not done here: None
+
+    >>> import undertow as ut
+    >>> ut.nn.LinearCrossEntropyLoss(3, 4)(ut.ones(2, 3), ut.tensor([0, 1])).shape
+    undertow.Size([])
     """
 
     def __init__(

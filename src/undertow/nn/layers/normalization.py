@@ -12,6 +12,7 @@ from undertow.graph.user_lines import warn_user
 from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
+from undertow.nn.layers.shared_arguments import SharedArguments
 from undertow.nn.module import Module
 
 if TYPE_CHECKING:
@@ -93,11 +94,18 @@ def check_dims(input: Tensor, *allowed: int) -> None:
         raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
 
 
-class BatchNorm(ChannelNorm):
+class BatchNorm(SharedArguments, ChannelNorm):
     """What BatchNorm1d, BatchNorm2d and BatchNorm3d have in common.
 
     momentum             how far the running statistics move with each batch; None: their plain mean over all batches
     track_running_stats  False: the batch's own statistics are used in evaluation mode, too
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
     """
 
     allowed_dims: tuple[int, ...]
@@ -138,13 +146,6 @@ class BatchNorm(ChannelNorm):
 class BatchNorm1d(BatchNorm):
     """Every feature of (examples, features) or channel of (examples, channels, length) by its mean and variance.
 
-    num_features         channels of the input
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
-
     >>> import undertow as ut
     >>> norm = ut.nn.BatchNorm1d(2)
     >>> norm(ut.tensor([[1.0, 2.0], [3.0, 6.0]])).round(decimals=2).tolist()
@@ -157,13 +158,6 @@ class BatchNorm1d(BatchNorm):
 class BatchNorm2d(BatchNorm):
     """Every channel of (examples, channels, height, width) by its mean and variance.
 
-    num_features         channels of the input
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
-
     >>> import undertow as ut
     >>> ut.nn.BatchNorm2d(4)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 8, 8])
@@ -175,13 +169,6 @@ class BatchNorm2d(BatchNorm):
 class BatchNorm3d(BatchNorm):
     """Every channel of (examples, channels, depth, height, width) by its mean and variance.
 
-    num_features         channels of the input
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
-
     >>> import undertow as ut
     >>> ut.nn.BatchNorm3d(4)(ut.ones(2, 4, 8, 8, 8)).shape
     undertow.Size([2, 4, 8, 8, 8])
@@ -190,8 +177,16 @@ class BatchNorm3d(BatchNorm):
     allowed_dims = (5,)
 
 
-class InstanceNorm(ChannelNorm):
-    """What InstanceNorm1d, InstanceNorm2d and InstanceNorm3d have in common."""
+class InstanceNorm(SharedArguments, ChannelNorm):
+    """What InstanceNorm1d, InstanceNorm2d and InstanceNorm3d have in common.
+
+    num_features         channels of the input
+    eps                  added before a division, against zeros
+    momentum             the weight of a batch in the running statistics; None: their plain mean
+    affine               whether channels are scaled and shifted by what is learned
+    track_running_stats  whether running statistics are kept, for `eval`
+    bias                 whether something learned is added
+    """
 
     dims: int
 
@@ -240,13 +235,6 @@ class InstanceNorm(ChannelNorm):
 class InstanceNorm1d(InstanceNorm):
     """Every channel of every example of (examples, channels, length) by its mean and variance.
 
-    num_features         channels of the input
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
-
     >>> import undertow as ut
     >>> ut.nn.InstanceNorm1d(4)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 8])
@@ -258,13 +246,6 @@ class InstanceNorm1d(InstanceNorm):
 class InstanceNorm2d(InstanceNorm):
     """Every channel of every example of (examples, channels, height, width) by its mean and variance.
 
-    num_features         channels of the input
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
-
     >>> import undertow as ut
     >>> ut.nn.InstanceNorm2d(4)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 8, 8])
@@ -275,13 +256,6 @@ class InstanceNorm2d(InstanceNorm):
 
 class InstanceNorm3d(InstanceNorm):
     """Every channel of every example of (examples, channels, depth, height, width) by its mean and variance.
-
-    num_features         channels of the input
-    eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
-    affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
-    bias                 whether something learned is added
 
     >>> import undertow as ut
     >>> ut.nn.InstanceNorm3d(4)(ut.ones(2, 4, 8, 8, 8)).shape

@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.nn import functional as F
 from undertow.nn.layers.conv import each_dim
+from undertow.nn.layers.shared_arguments import SharedArguments
 from undertow.nn.module import Module
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
 
-class MaxPool(Module):
-    """What MaxPool1d, MaxPool2d and MaxPool3d have in common."""
+class MaxPool(SharedArguments, Module):
+    """What MaxPool1d, MaxPool2d and MaxPool3d have in common.
+
+    kernel_size     the size of the window: a number, or one for each dimension
+    stride          how far the window moves
+    padding         how much is added at both ends of each dimension
+    dilation        the distance of the window's elements
+    return_indices  whether places are returned, too
+    ceil_mode       whether a last, incomplete window counts
+    """
 
     function: Any
 
@@ -48,13 +57,6 @@ class MaxPool(Module):
 class MaxPool1d(MaxPool):
     """The largest element of every window of (examples, channels, length).
 
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    dilation        the distance of the window's elements
-    return_indices  whether places are returned, too
-    ceil_mode       whether a last, incomplete window counts
-
     >>> import undertow as ut
     >>> ut.nn.MaxPool1d(2)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 4])
@@ -65,13 +67,6 @@ class MaxPool1d(MaxPool):
 
 class MaxPool2d(MaxPool):
     """The largest element of every window of (examples, channels, height, width).
-
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    dilation        the distance of the window's elements
-    return_indices  whether places are returned, too
-    ceil_mode       whether a last, incomplete window counts
 
     >>> import undertow as ut
     >>> ut.nn.MaxPool2d(2)(ut.ones(2, 4, 8, 8)).shape
@@ -84,13 +79,6 @@ class MaxPool2d(MaxPool):
 class MaxPool3d(MaxPool):
     """The largest element of every window of (examples, channels, depth, height, width).
 
-    kernel_size     the size of the window: a number, or one for each dimension
-    stride          how far the window moves
-    padding         how much is added at both ends of each dimension
-    dilation        the distance of the window's elements
-    return_indices  whether places are returned, too
-    ceil_mode       whether a last, incomplete window counts
-
     >>> import undertow as ut
     >>> ut.nn.MaxPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
     undertow.Size([2, 4, 4, 4, 4])
@@ -99,8 +87,13 @@ class MaxPool3d(MaxPool):
     function = staticmethod(ops.max_pool3d)
 
 
-class MaxUnpool(Module):
-    """What MaxUnpool1d, MaxUnpool2d and MaxUnpool3d have in common."""
+class MaxUnpool(SharedArguments, Module):
+    """What MaxUnpool1d, MaxUnpool2d and MaxUnpool3d have in common.
+
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    padding      how much is added at both ends of each dimension
+    """
 
     function: Any
     dims: int
@@ -126,10 +119,6 @@ class MaxUnpool(Module):
 class MaxUnpool1d(MaxUnpool):
     """The partial inverse of MaxPool1d.
 
-    kernel_size  the size of the window: a number, or one for each dimension
-    stride       how far the window moves
-    padding      how much is added at both ends of each dimension
-
     >>> import undertow as ut
     >>> ut.nn.MaxUnpool1d(2)(*ut.nn.MaxPool1d(2, return_indices=True)(ut.ones(2, 4, 8))).shape
     undertow.Size([2, 4, 8])
@@ -141,10 +130,6 @@ class MaxUnpool1d(MaxUnpool):
 class MaxUnpool2d(MaxUnpool):
     """The partial inverse of MaxPool2d.
 
-    kernel_size  the size of the window: a number, or one for each dimension
-    stride       how far the window moves
-    padding      how much is added at both ends of each dimension
-
     >>> import undertow as ut
     >>> ut.nn.MaxUnpool2d(2)(*ut.nn.MaxPool2d(2, return_indices=True)(ut.ones(2, 4, 8, 8))).shape
     undertow.Size([2, 4, 8, 8])
@@ -155,10 +140,6 @@ class MaxUnpool2d(MaxUnpool):
 
 class MaxUnpool3d(MaxUnpool):
     """The partial inverse of MaxPool3d.
-
-    kernel_size  the size of the window: a number, or one for each dimension
-    stride       how far the window moves
-    padding      how much is added at both ends of each dimension
 
     >>> import undertow as ut
     >>> ut.nn.MaxUnpool3d(2)(*ut.nn.MaxPool3d(2, return_indices=True)(ut.ones(2, 4, 8, 8, 8))).shape
@@ -275,8 +256,14 @@ class AvgPool3d(AvgPool):
     function = staticmethod(ops.avg_pool3d)
 
 
-class LPPool(Module):
-    """What LPPool1d, LPPool2d and LPPool3d have in common."""
+class LPPool(SharedArguments, Module):
+    """What LPPool1d, LPPool2d and LPPool3d have in common.
+
+    norm_type    the exponent of the norm
+    kernel_size  the size of the window: a number, or one for each dimension
+    stride       how far the window moves
+    ceil_mode    whether a last, incomplete window counts
+    """
 
     function: Any
 
@@ -304,11 +291,6 @@ class LPPool(Module):
 class LPPool1d(LPPool):
     """The p-norm of every window of (examples, channels, length).
 
-    norm_type    the exponent of the norm
-    kernel_size  the size of the window: a number, or one for each dimension
-    stride       how far the window moves
-    ceil_mode    whether a last, incomplete window counts
-
     >>> import undertow as ut
     >>> ut.nn.LPPool1d(2, 2)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 4])
@@ -320,11 +302,6 @@ class LPPool1d(LPPool):
 class LPPool2d(LPPool):
     """The p-norm of every window of (examples, channels, height, width).
 
-    norm_type    the exponent of the norm
-    kernel_size  the size of the window: a number, or one for each dimension
-    stride       how far the window moves
-    ceil_mode    whether a last, incomplete window counts
-
     >>> import undertow as ut
     >>> ut.nn.LPPool2d(2, 2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 4, 4])
@@ -335,11 +312,6 @@ class LPPool2d(LPPool):
 
 class LPPool3d(LPPool):
     """The p-norm of every window of (examples, channels, depth, height, width).
-
-    norm_type    the exponent of the norm
-    kernel_size  the size of the window: a number, or one for each dimension
-    stride       how far the window moves
-    ceil_mode    whether a last, incomplete window counts
 
     >>> import undertow as ut
     >>> ut.nn.LPPool3d(2, 2)(ut.ones(2, 4, 8, 8, 8)).shape

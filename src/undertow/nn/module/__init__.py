@@ -201,7 +201,12 @@ class Module(Called):
         return self._apply(lambda tensor: tensor.bfloat16() if tensor.is_floating_point() else tensor)
 
     def cpu(self: T) -> T:
-        """Move to the CPU."""
+        """Move to the CPU.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).cpu().weight.device
+        device(type='cpu')
+        """
         return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self: T, device: Device | str | int | None = None) -> T:

@@ -193,7 +193,14 @@ class Stateful(Tree):
         return add_hook(self._own_state_hooks().save_pre, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata)` after the module and its children have written."""
+        """Call `hook(module, state_dict, prefix, local_metadata)` after the module and its children have written.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> _ = linear.register_state_dict_post_hook(lambda module, state, prefix, metadata: print(list(state)))
+        >>> _ = linear.state_dict()
+        ['weight', 'bias']
+        """
         return add_hook(self._own_state_hooks().save, InPlaceHook(hook))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -208,7 +215,14 @@ class Stateful(Tree):
         return add_hook(self._own_state_hooks().load_pre, (hook, with_module))  # type: ignore[arg-type]
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, incompatible_keys)` after a load; it may change the two lists of keys."""
+        """Call `hook(module, incompatible_keys)` after a load; it may change the two lists of keys.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> _ = linear.register_load_state_dict_post_hook(lambda module, keys: print(keys.missing_keys))
+        >>> _ = linear.load_state_dict({"weight": ut.ones(1, 1)}, strict=False)
+        ['bias']
+        """
         return add_hook(self._own_state_hooks().load, hook)
 
 

@@ -50,7 +50,15 @@ def get_total_norm(
 
 
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
-    """Multiply all gradients with max_norm / total_norm, if that is below 1."""
+    """Multiply all gradients with max_norm / total_norm, if that is below 1.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> (5 * x).sum().backward()
+    >>> ut.nn.utils.clip_grads_with_norm_([x], 1.0, ut.tensor(5.0))
+    >>> x.grad
+    tensor([1.0000])
+    """
     grads = [p.grad for p in parameters_of(parameters) if p.grad is not None]
     with no_grad():
         factor = ops.clamp_max(max_norm / (total_norm + 1e-6), 1.0)

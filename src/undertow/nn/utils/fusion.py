@@ -32,7 +32,14 @@ def fuse_conv_bn_eval(conv: Module, bn: Module, transpose: bool = False) -> Modu
 
 
 def fuse_linear_bn_eval(linear: Module, bn: Module) -> Module:
-    """A linear layer that computes what `linear` and then `bn` do in evaluation mode."""
+    """A linear layer that computes what `linear` and then `bn` do in evaluation mode.
+
+    >>> import undertow as ut
+    >>> linear, norm = ut.nn.Linear(2, 3).eval(), ut.nn.BatchNorm1d(3).eval()
+    >>> fused = ut.nn.utils.fuse_linear_bn_eval(linear, norm)
+    >>> ut.allclose(fused(ut.ones(4, 2)), norm(linear(ut.ones(4, 2))), atol=1e-6)
+    True
+    """
     if bn.num_features not in (linear.out_features, 1):
         raise AssertionError(
             "To fuse, linear.out_features == bn.num_features or bn.num_features == 1, got "

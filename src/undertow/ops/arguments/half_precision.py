@@ -27,13 +27,14 @@ def is_narrow(value: Any) -> bool:
 
 
 def stays(known: frozenset[str], op: Op, values: Sequence[Any]) -> bool:
-    """Whether a device computes an operation, or its rules, in half precision itself (`known` are the names of those):
-    all floating-point numbers are of one such dtype, but for what the operation keeps exact, which is float32."""
+    """Whether a device computes an operation, or its rules, in half precision itself.
+
+    `known` are the names of those operations; all floating-point numbers must be of one such dtype.
+    """
     if op.name not in known:
         return False
     found = {x.dtype for x in values if getattr(getattr(x, "dtype", None), "kind", "") in ("f", "V", "c")}
-    narrow = {d for d in found if dtypes.is_narrow(d)}
-    return len(narrow) == 1 and found - narrow <= ({dtypes.float32} if op.exact else set())
+    return len(found) == 1 and all(map(dtypes.is_narrow, found))
 
 
 def introduce(dtype: DType) -> DType:

@@ -224,7 +224,12 @@ def new_full(input: Tensor, size: int | Sequence[int], fill_value: Any, **option
 
 @composite(variants="method")
 def new_empty_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[int], **options: Any) -> Tensor:
-    """`empty_strided` with the dtype and device of `input`."""
+    """`empty_strided` with the dtype and device of `input`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     return empty_strided(size, stride, **_options_of(input, options))
 
 

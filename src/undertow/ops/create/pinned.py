@@ -33,9 +33,14 @@ def pin_memory(self: Tensor, device: Device | str | int | None = None) -> Tensor
 
 
 def is_pinned(self: Tensor, device: Device | str | int | None = None) -> bool:
-    """Whether the tensor is in pinned memory of the host."""
-    used = "undertow.backend.cuda" in sys.modules  # without a GPU nothing is
-    return used and self._xp is cpu and bool(_pages().is_pinned(self._array))
+    """Whether the tensor is in pinned memory of the host.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).is_pinned()
+    False
+    """
+    pages = sys.modules.get("undertow.backend.cuda.pinned")  # nothing is, before a GPU was used
+    return pages is not None and self._xp is cpu and bool(pages.is_pinned(self._array))
 
 
 def record_stream(self: Tensor, stream: Any) -> None:

@@ -96,15 +96,17 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
             op=op,
         ),
         node=form.node_class,
-        alike=bits(form.taking_part),
+        taking_part=bits(form.taking_part),
         policy=int(Promotion[(op.promote or "none").upper()]),
-        first=-1 if form.settled is None else form.settled,
+        settled=-1 if form.settled is None else form.settled,
         any_float=int(any_float),
         check_output=int(form.check_output),
         edges=form.all_edges if form.edges else (),
-        saved=tuple([plans.SavedInput(k.argument, k.slot, k.version, users(form, k.name)) for k in form.kept_inputs]),
+        saved=tuple(
+            [plans.SavedInput(k.argument, k.slot, k.version, user_bits(form, k.name)) for k in form.kept_inputs]
+        ),
         values=tuple(form.values),
-        outputs=tuple([plans.SavedOutput(k.output, k.slot, users(form, k.name)) for k in form.kept_outputs]),
+        outputs=tuple([plans.SavedOutput(k.output, k.slot, user_bits(form, k.name)) for k in form.kept_outputs]),
         several=int(form.several),
         constant=bits(form.constant),
         order=tuple([int(Order[name.upper()]) for name in form.order]),
@@ -120,9 +122,9 @@ def bits(numbers: Collection[int]) -> int:
     return sum([1 << n for n in numbers])
 
 
-def users(form: Form, name: str) -> int:
+def user_bits(form: Form, name: str) -> int:
     """The edges, as bits, whose rules need a value."""
-    return bits({form.all_edge_names.index(i) for i in form.users[name]})
+    return bits({form.all_edge_names.index(i) for i in form.rules_using[name]})
 
 
 # ---- operations in place
@@ -160,7 +162,7 @@ def in_place_plan(op: Op, shown: str, check_history: Any, times_alpha: Any) -> p
 def all_alike(form: Form, plan: plans.FormPlan) -> plans.FormPlan:
     """A form whose tensors must all have the same dtype, if promotion would make it one."""
     inputs = [form.places[i] for i in form.input_names]
-    return plan._replace(alike=bits(inputs) if form.policy else 0)
+    return plan._replace(taking_part=bits(inputs) if form.policy else 0)
 
 
 # ---- nodes

@@ -103,25 +103,25 @@ class Form:
         """Sort the names that rules use into saved tensors (with the inputs whose rule needs each) and values."""
         op = self.op
         self.rule_names = {i: names for i, names in op.rule_names().items() if i not in self.numbers}
-        self.users: dict[str, list[str]] = {}
+        self.rules_using: dict[str, list[str]] = {}
         for rule, names in self.rule_names.items():
             for name in names:
-                self.users.setdefault(name, []).extend(self.edge_names if rule == "*" else [rule])
+                self.rules_using.setdefault(name, []).extend(self.edge_names if rule == "*" else [rule])
         outputs = list(op.outputs) if isinstance(op.outputs, tuple) else ["out"]
-        inputs = [n for n in self.users if n in self.input_names]
-        self.value_names = [n for n in self.users if n not in self.input_names and n not in outputs]
+        inputs = [n for n in self.rules_using if n in self.input_names]
+        self.value_names = [n for n in self.rules_using if n not in self.input_names and n not in outputs]
         self.kept_inputs = [
             KeptInput(self.places[n], n, f"saved_{n}", f"version_{n}", self.needed_by(n)) for n in inputs
         ]
         self.kept_outputs = [
-            KeptOutput(self.output_nr(n), n, f"saved_{n}", self.needed_by(n)) for n in self.users if n in outputs
+            KeptOutput(self.output_nr(n), n, f"saved_{n}", self.needed_by(n)) for n in self.rules_using if n in outputs
         ]
         self.values = [self.value(n) for n in self.value_names]
         self.constant = frozenset([self.output_nr(n) for n in op.nondifferentiable])
 
     def needed_by(self, name: str) -> tuple[int, ...]:
         """The edges, by their place in `edges`, whose rules use a value; () if all of them do."""
-        users = dict.fromkeys(self.users[name])
+        users = dict.fromkeys(self.rules_using[name])
         return () if len(users) == len(self.edge_names) else tuple([self.edge_names.index(u) for u in users])
 
     def value(self, name: str) -> Value:

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
 from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
-from undertow.graph.node import freed_error
+from undertow.graph.node import extra_on, freed_error
 from undertow.graph.operation_node import OperationNode
 from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
@@ -155,12 +156,13 @@ def record(
     node_class = op.node_class
     values = {**dict(zip(op.params, params, strict=True)), "shapes": [a.shape for a in arrays]}
     saved = [SavedTensor(t, f"tensors[{i}]") for i, t in enumerate(tensors)] if node_class.saves_tensors else ()
-    return node_class(
+    node = node_class(
         [leaf_edge(t) if edge is LEAF else edge for edge, t in zip(edges, tensors, strict=True)],
         shape=out.shape,
         dtype=out.dtype,
-        spaces=[xp],
         saved=tuple(saved),
         params=tuple([values[n] for n in node_class.value_names]),
         site=caller_site() if is_site_recording_enabled() else None,
     )
+    node.extra = None if xp is cpu else extra_on(xp)
+    return node

@@ -40,8 +40,10 @@ class PrimitiveNode(DeclaredNode):
             for slot in self.saved_slots:
                 setattr(self, slot, keep)
         kept.extend(self.params)
-        if xp is not recorded and not (xp.half_rules and stays(xp.half_rules, form.op, [grad, *kept])):
-            grad, kept = wide(grad), wide(kept)
+        if xp is not recorded:
+            known = xp.half_rules
+            if not (known and stays(known, form.op, [grad, *kept[: len(form.kept_inputs)]])):  # outputs may be exact
+                grad, kept = wide(grad), wide(kept)
         try:
             return self.gradients(form, xp, grad, edges, kept)
         except NoValuesError:

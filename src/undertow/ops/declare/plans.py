@@ -91,9 +91,9 @@ class FormPlan(NamedTuple):
 
     forward: Tree
     node: type | None  # None: not differentiable
-    alike: int  # the arguments whose dtypes must be equal
+    taking_part: int  # the arguments whose dtypes must be equal
     policy: int  # Promotion: what becomes of them if they are not
-    first: int  # the argument that the dtype of the result is compared with; -1: it is not
+    settled: int  # the argument that the dtype of the result is compared with; -1: it is not
     any_float: int  # whether a result of another dtype is right if that argument's is a float's
     check_output: int  # whether only a result of floating-point numbers is recorded
     edges: tuple[int, ...]  # their arguments; -1: always None

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.cpu import broadcasts_to
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.silence import quietly
 from undertow.graph.accumulate import leaf_edge
@@ -21,7 +22,7 @@ from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.inplace.forms import copy, fits, is_free
+from undertow.ops.inplace.forms import copy, is_free
 from undertow.own_files import OWN_FILES
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import LEAF, Tensor, counter_of
@@ -142,7 +143,7 @@ def assign(tensor: Tensor, index: Any, value: Array) -> bool:
 def _assign_own_memory(tensor: Tensor, target: Array, array: Array) -> bool:
     """Assign an array that lies in the same memory, if that is not refused; the general way says so."""
     shared = overlap(tensor._xp, target, array)
-    if shared == "part" or not target.flags.writeable or not fits(array.shape, target.shape):
+    if shared == "part" or not target.flags.writeable or not broadcasts_to(array.shape, target.shape):
         return False
     if shared != "whole":
         target[...] = array.copy()  # NumPy would read elements of vectors that it has overwritten

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
+from undertow.backend.cpu import broadcasts_to
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
 from undertow.compiled import shortcut
@@ -53,15 +54,8 @@ def batch_overwrite(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[
     return call(input, other), 0
 
 
-def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether an array of `shape` broadcasts to `target`."""
-    if len(shape) > len(target):
-        return False
-    return all([n in (1, m) for n, m in zip(shape[::-1], target[::-1], strict=False)])
-
-
 def overwritten(xp: Namespace, input: Array, src: Array) -> Any:
-    if not fits(src.shape, input.shape):
+    if not broadcasts_to(src.shape, input.shape):
         raise RuntimeError(
             f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, "
             f"{list(src.shape)}: the sizes, counted from the last one, must match or be 1"
@@ -408,7 +402,7 @@ def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
         return _record_copy(self, src)
     target, array = self._array, src._array
     if array.shape != target.shape and array.ndim:
-        array = self._xp.broadcast_to(array, target.shape) if fits(array.shape, target.shape) else None
+        array = self._xp.broadcast_to(array, target.shape) if broadcasts_to(array.shape, target.shape) else None
     if array is None or not target.flags.writeable:
         return _record_copy(self, src)
     if self._xp.may_share_memory(target, array):

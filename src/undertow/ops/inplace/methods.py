@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from undertow.ops.inplace.forms import check_in_place, fill_, fits, in_place, write_array
+from undertow.backend.cpu import broadcasts_to
+from undertow.ops.inplace.forms import check_in_place, fill_, in_place, write_array
 from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.views.as_strided import as_strided
 from undertow.ops.views.slices import diagonal
@@ -70,7 +71,7 @@ def _check_each(self: Tensor, name: str, tensors: list[Tensor]) -> None:
                 f"{name}: expected the dtype of the tensor that is changed, {self._array.dtype} (got "
                 f"{other._array.dtype}). Convert the other tensor first."
             )
-        if not fits(other._array.shape, self._array.shape):
+        if not broadcasts_to(other._array.shape, self._array.shape):
             raise RuntimeError(
                 f"{name}: the other tensor, of shape {list(other._array.shape)}, must match the existing size of the "
                 f"one that is changed, {list(self._array.shape)}, or broadcast to it"
@@ -86,7 +87,12 @@ def share_memory_(self: Tensor) -> Tensor:
 
 
 def is_shared(self: Tensor) -> bool:
-    """Whether `share_memory_` has put the tensor where other processes see it: never."""
+    """Whether `share_memory_` has put the tensor where other processes see it: never.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).is_shared()
+    False
+    """
     return False
 
 

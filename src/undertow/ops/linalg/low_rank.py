@@ -65,7 +65,12 @@ def _check_rank(name: str, A: Array, q: int, niter: int) -> None:
 
 @composite
 def pca_lowrank(A: Array, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """The first q principal components of the rows of A: `svd_lowrank` of A with the mean of its columns taken off."""
+    """The first q principal components of the rows of A: `svd_lowrank` of A with the mean of its columns taken off.
+
+    >>> import undertow as ut
+    >>> ut.pca_lowrank(ut.eye(3), q=2)[1].shape
+    undertow.Size([2])
+    """
     A = as_operand("pca_lowrank", "A", A)
     q = min(6, *A.shape[-2:]) if q is None else q
     if not center:

@@ -267,7 +267,14 @@ def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, ad
 
 @composite(variants="function method", out=True)
 def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Array:
-    """Solve A x = b by the LU factorisation of A; `linalg.lu_solve` in its older form."""
+    """Solve A x = b by the LU factorisation of A; `linalg.lu_solve` in its older form.
+
+    >>> import undertow as ut
+    >>> factors = ut.linalg.lu_factor(2 * ut.eye(2))
+    >>> ut.lu_solve(ut.ones(2, 1), *factors)
+    tensor([[0.5000],
+            [0.5000]])
+    """
     return linalg_lu_solve(LU_data, LU_pivots, b)
 
 

@@ -119,7 +119,13 @@ def linalg_solve_triangular(
 def triangular_solve(
     b: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient)."""
+    """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient).
+
+    >>> import undertow as ut
+    >>> ut.triangular_solve(ut.ones(2, 1), 2 * ut.eye(2)).solution
+    tensor([[0.5000],
+            [0.5000]])
+    """
     b, A = as_operand("triangular_solve", "b", b), as_operand("triangular_solve", "A", A)
     if b.ndim < 2:
         raise RuntimeError(

@@ -13,6 +13,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import Joint, primitive
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 
 #: scores that are computed at a time
@@ -167,6 +168,9 @@ def _attention_forward(
     """The result, and log(sum(exp(scores))) for every query."""
     if _has_blocks(xp, query, key, value):
         return _by_blocks(query, key, value, is_causal, scale)
+    found: Any = None if xp is cpu else kernels.attention(xp, query, key, value, is_causal, scale)
+    if found is not None:
+        return found
     scores = xp.matmul(query * scale, turned(xp, key))
     if is_causal:
         scores = xp.where(xp.tril(xp.ones(scores.shape[-2:], dtypes.bool_)), scores, -math.inf)
@@ -201,6 +205,11 @@ def _attention_gradients(
 ) -> list[Any]:
     if _has_blocks(xp, query, key, value, g):
         return _gradients_by_blocks(g, needs, query, key, value, logsumexp, is_causal, scale)
+    found: Any = None
+    if xp is not cpu and xp is not recorded:
+        found = kernels.attention_gradients(xp, g, needs, query, key, value, logsumexp, is_causal, scale)
+    if found is not None:
+        return found
     weights = _attention_weights(xp, query, key, logsumexp, is_causal, scale)
     slopes = _of_scores(xp, xp.matmul(g, turned(xp, value)), weights) * scale
     return [xp.matmul(slopes, key), xp.matmul(turned(xp, slopes), query), xp.matmul(turned(xp, weights), g)]

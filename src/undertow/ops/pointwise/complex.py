@@ -67,26 +67,46 @@ def conj_physical(input: Array) -> Array:
 
 @composite(variants="function method")
 def resolve_conj(input: Array) -> Array:
-    """The tensor itself: no conjugation is ever pending."""
+    """The tensor itself: no conjugation is ever pending.
+
+    >>> import undertow as ut
+    >>> ut.resolve_conj(ut.tensor([1j]).conj())
+    tensor([0.-1.j])
+    """
     return as_operand("resolve_conj", "input", input)
 
 
 @composite(variants="function method")
 def resolve_neg(input: Array) -> Array:
-    """The tensor itself: no negation is ever pending."""
+    """The tensor itself: no negation is ever pending.
+
+    >>> import undertow as ut
+    >>> ut.resolve_neg(ut.tensor([1.0]))
+    tensor([1.])
+    """
     return as_operand("resolve_neg", "input", input)
 
 
 @composite(variants="function method")
 def is_conj(input: Array) -> bool:
-    """False: no conjugation is ever pending."""
+    """False: no conjugation is ever pending.
+
+    >>> import undertow as ut
+    >>> ut.is_conj(ut.tensor([1j]))
+    False
+    """
     as_operand("is_conj", "input", input)
     return False
 
 
 @composite(variants="function method")
 def is_neg(input: Array) -> bool:
-    """False: no negation is ever pending."""
+    """False: no negation is ever pending.
+
+    >>> import undertow as ut
+    >>> ut.is_neg(ut.tensor([1.0]))
+    False
+    """
     as_operand("is_neg", "input", input)
     return False
 

@@ -123,8 +123,8 @@ log1p = unary(
 @twin
 def logistic(xp: Namespace, input: Array) -> Array:
     """1 / (1 + exp(-input)), as it stands unless exp overflows."""
-    if hasattr(xp, "logistic") and input.dtype in (dtypes.float32, dtypes.float64):
-        return xp.logistic(input)  # the compiled core's
+    if hasattr(xp, "logistic") and (input.dtype in (dtypes.float32, dtypes.float64) or dtypes.is_narrow(input.dtype)):
+        return xp.logistic(input)  # the compiled core's, or a device's
     if input.dtype.kind != "f" or input.ndim == 0:
         return 1 / (1 + xp.exp(-input)) if input.dtype.kind == "c" else _logistic_of_number(xp, input)
     _, one = ZERO_AND_ONE[input.dtype]

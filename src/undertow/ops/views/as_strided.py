@@ -21,6 +21,7 @@ from undertow.ops.declare.rules import LINEAR, LOOP
 from undertow.ops.pointwise.complex import _view_as_complex, view_as_real
 from undertow.ops.views.dimensions import movedim
 from undertow.ops.views.splitting import unbind
+from undertow.tensor.extra import INFERENCE, NO_GRAD
 from undertow.tensor.memory import byte_offset, memory_of
 
 
@@ -211,7 +212,9 @@ def as_strided(input: Array, size: Sequence[int], stride: Sequence[int], storage
             "as_strided: a dual tensor that requires grad is to be read outside of its elements, where it has no "
             "gradient. Take its primal (unpack_dual) first."
         )
-    if base is None or dual or target.lies_in(source, input._xp):
+    # no gradient reaches the base through a view that was made where none is recorded
+    is_cut = base is not None and input._extra.view.creation in (NO_GRAD, INFERENCE)
+    if base is None or dual or is_cut or target.lies_in(source, input._xp):
         return _as_strided(input, size, stride, storage_offset, source)
     return _in_memory_of(base, target, input._array.dtype)
 

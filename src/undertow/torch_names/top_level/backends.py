@@ -1,9 +1,12 @@
-"""Switches of libraries that PyTorch uses and undertow does not: programs set them, and nothing depends on them."""
+"""Switches of libraries. Those of cuBLAS and cuDNN, which undertow uses on GPUs, do what they do in PyTorch; the others
+are there because programs set them, and nothing depends on them."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 
 class Library(ModuleType):
@@ -38,10 +41,69 @@ class Library(ModuleType):
         return f"<{self.name}, which undertow does not use>"
 
 
-cudnn = Library("cudnn", "cuDNN")
+def _precision() -> Any:
+    return import_module("undertow.backend.cuda.precision")  # when a program asks, and not with undertow
+
+
+def _switch(name: str, words: str) -> Any:
+    def get(self: Any) -> bool:
+        return bool(getattr(_precision().switches, name))
+
+    def change(self: Any, value: bool) -> None:
+        setattr(_precision().switches, name, bool(value))
+
+    return property(get, change, doc=words)
+
+
+class Cudnn(Library):
+    """cuDNN, which computes convolutions on GPUs.
+
+    >>> import undertow as ut
+    >>> ut.backends.cudnn.allow_tf32
+    True
+    """
+
+    enabled = True
+    allow_tf32 = _switch("convolution_tf32", "Whether convolutions of float32 may be rounded to tf32: on.")
+    deterministic = _switch("deterministic", "Whether sums of convolutions have the same order every time.")
+    benchmark = _switch("benchmark", "Whether algorithms are tried out, once for each shape, for the fastest.")
+
+    def is_available(self) -> bool:
+        """Whether there is a GPU, and cuDNN."""
+        from undertow import cuda
+
+        return cuda.is_available() and import_module("undertow.backend.cuda.cudnn").library() is not None
+
+    def is_built(self) -> bool:
+        return self.is_available()
+
+    def version(self) -> int | None:  # type: ignore[override]
+        """The version of cuDNN, such as 91900; None where there is none."""
+        return int(import_module("undertow.backend.cuda.cudnn").version()) if self.is_available() else None
+
+
+class Products(Library):
+    """Products of matrices on GPUs, by cuBLAS.
+
+    >>> import undertow as ut
+    >>> ut.backends.cuda.matmul.allow_tf32
+    False
+    """
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 may be rounded to tf32, which is several times as fast: off."""
+        return bool(_precision().switches.matmul_tf32)
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        _precision().allow_tf32_in_products(value)
+
+
+cudnn = Cudnn("cudnn", "cuDNN")
 mps = Library("mps", "Metal")
 mkldnn = Library("mkldnn", "oneDNN")
 mkl = Library("mkl", "MKL")
 openmp = Library("openmp", "OpenMP")
 cuda = Library("cuda", "CUDA")
-cuda.matmul = Library("cuda.matmul", "cuBLAS")  # type: ignore[attr-defined]
+cuda.matmul = Products("cuda.matmul", "cuBLAS")  # type: ignore[attr-defined]

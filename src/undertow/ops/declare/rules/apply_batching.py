@@ -8,7 +8,7 @@ rules share is in batch_in_front.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from undertow.ops.arguments.dims import wrap_dims
@@ -16,26 +16,15 @@ from undertow.ops.arguments.operands import result_type_of
 from undertow.ops.declare import Op
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION, Rule
 from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded, in_front, loop, operation, padded
-from undertow.ops.declare.rules.call_arguments import bind
 from undertow.tensor import Tensor
 
 
-def apply_batch(
-    op: Op, args: Sequence[Any], in_dims: Sequence[Any], kwargs: Mapping[str, Any] | None = None
-) -> tuple[Any, Any]:
+def apply_named(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
     """The output(s) for the whole batch, and their batch dimension (a tuple for several outputs).
 
-    args      in the order of the operation's signature
-    in_dims   for each of args, the number of its batch dimension, or None
-    kwargs    further arguments, not batched
+    values  all arguments by name, in the order of the signature
+    dims    for each of them, the number of its batch dimension, or None
     """
-    values = bind(op, args, kwargs)
-    dims = dict(zip(values, [*in_dims, *[None] * (len(values) - len(in_dims))], strict=True))
-    return apply_named(op, values, dims)
-
-
-def apply_named(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
-    """`apply_batch` with all arguments by name, in the order of the signature."""
     if batch_size(values.values(), dims.values()) is None:
         out = op.function(**values)
         return out, (None,) * len(out) if isinstance(out, tuple) else None

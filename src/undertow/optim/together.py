@@ -1,0 +1,95 @@
+"""Steps of all parameters of a group at once, on a device whose kernels take many arrays.
+
+Parameters that are left out, because they are on the CPU, take their first step, or are of a kind that the kernel does
+not take, are changed one by one, as on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from undertow.backend import cpu, kernels
+
+NOTHING: dict[str, Any] = {}
+
+
+class Members:
+    """Parameters that can take part: ids, arrays in the order of the kernel, and counters of steps."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.arrays: list[tuple[Any, ...]] = []
+        self.counters: list[Any] = []
+
+
+def members(optimizer: Any, group: dict[str, Any], names: tuple[str, ...], counted: bool) -> dict[Any, Members]:
+    """The parameters with gradients, not on the CPU, that have state of these names; by device, dtype and step.
+
+    counted  whether the first name is that of a counter
+    """
+    found: dict[Any, Members] = {}
+    params, states = group["params"], optimizer.state
+    if len(set(map(id, params))) != len(params):
+        return found  # one that is there twice is changed twice
+    for p in params:
+        xp, extra = p._xp, p._extra
+        if xp is cpu or extra is None or extra.grad is None:
+            continue
+        array, grad = p._array, extra.grad._array
+        kept: tuple[Any, ...] = ()
+        if names:
+            state = states.get(p, NOTHING)
+            try:
+                kept = tuple([state[name]._array for name in names])
+            except (KeyError, AttributeError):  # the first step, or the state of an older version
+                continue
+        dtype = array.dtype
+        if type(grad) is not xp.ndarray or grad.dtype is not dtype:
+            continue
+        key = xp, dtype, kept[0].item() if counted else 0
+        some = found.get(key)
+        if some is None:
+            some = found[key] = Members()
+        some.ids.append(id(p))
+        if counted:
+            some.counters.append(kept[0])
+            some.arrays.append((array, grad, *kept[1:]))
+        else:
+            some.arrays.append((array, grad, *kept))
+    return found
+
+
+def stepped(
+    found: dict[Any, Members], update: Callable[..., Any], numbers: Callable[[float], tuple[float, ...]]
+) -> Collection[int]:
+    """Launch the updates; the ids of the parameters that were changed."""
+    done: set[int] = set()
+    for (xp, _, step), some in found.items():
+        if update(xp, some.arrays, numbers(step)):
+            done.update(some.ids)
+            for counter in some.counters:
+                counter.fill(step + 1)
+    return done
+
+
+def step_of_adam(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
+    sign = -1.0 if group["maximize"] else 1.0
+    coupled = 0.0 if group["decoupled_weight_decay"] else float(group["weight_decay"])
+
+    def numbers(step: float) -> tuple[float, ...]:
+        *factors, shrink = optimizer.factors(group, step + 1)
+        return (*factors, shrink if group["decoupled_weight_decay"] else 1.0, coupled, sign)
+
+    found = members(optimizer, group, ("step", "exp_avg", "exp_avg_sq"), counted=True)
+    return stepped(found, kernels.adam_updates, numbers)
+
+
+def step_of_sgd(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
+    sign = -1.0 if group["maximize"] else 1.0
+    momentum, taken = float(group["momentum"]), 1.0 - group["dampening"]
+    numbers = (
+        float(group["lr"]), float(group["weight_decay"]), sign, momentum, taken, 1.0 if group["nesterov"] else 0.0,
+    )  # fmt: skip
+    found = members(optimizer, group, ("momentum_buffer",) if momentum else (), counted=False)
+    return stepped(found, kernels.sgd_updates, lambda step: numbers)
