@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import undertow as ut
-from benchmarks import cases, derivatives, large, measure, memory, models, report, sampling, saved, survey
+from benchmarks import cases, derivatives, growth, large, measure, memory, models, report, sampling, saved, survey
 from undertow.ops import REGISTRY
 
 ROOT = Path(__file__).parents[1]
@@ -249,3 +249,12 @@ def test_the_page_agrees_with_the_nodes() -> None:
             row = saved.row_of(op)
             arrays = [part.split("`")[1] for part in f"{row.inputs}, {row.outputs}".split(", ") if part]
             assert {f"saved_{name}" for name in arrays} == set(slots), op.name
+
+
+def test_growth() -> None:
+    done = run("--only", "nodes", "--most", "100", "--turns", "1", module="benchmarks.growth")
+    line = next(line for line in done.stdout.splitlines() if line.startswith("nodes"))
+    assert re.search(r"nodes +100 +[\d.]+ ms +[\d,.]+ ns +[\d.]+ MB", line)
+    figures = {"nodes": [[100, 1e-4, 0], [1000, 1e-3, 3e7]], "threads": [[1, 0.02, 1e8], [2, 0.01, 1e8]]}
+    assert growth.as_page(figures).count("\n") >= 5
+    assert growth.picture(figures).count("<circle") == 2

@@ -27,6 +27,7 @@ FORMATS = {
     "programs": "benchmarks.programs",
     "profiler": "benchmarks.profiler",
     "page": "benchmarks.page",
+    "growth": "benchmarks.growth",
     "cuda": "benchmarks.cuda",
     "conformance": "conformance.report",
 }

@@ -77,11 +77,38 @@ simplify(Copy *copy)
     }                                                                                  \
     break
 
+/* the same backwards, element by element of a row that is flipped: a step that is known makes vectors possible */
+#define BACKWARDS(TYPE)                                                                \
+    CLONES static void backwards_##TYPE(TYPE *restrict to, const TYPE *restrict from, npy_intp count) \
+    {                                                                                  \
+        for (npy_intp k = 0; k < count; k++) {                                         \
+            to[k] = from[-k];                                                          \
+        }                                                                              \
+    }
+
+BACKWARDS(npy_uint8)
+BACKWARDS(npy_uint32)
+BACKWARDS(npy_uint64)
+
+static int
+copied_backwards(char *to, const char *from, npy_intp count, npy_intp size)
+{
+    switch (size) {
+    case 1: backwards_npy_uint8((npy_uint8 *)to, (const npy_uint8 *)from, count); return 1;
+    case 4: backwards_npy_uint32((npy_uint32 *)to, (const npy_uint32 *)from, count); return 1;
+    case 8: backwards_npy_uint64((npy_uint64 *)to, (const npy_uint64 *)from, count); return 1;
+    }
+    return 0;
+}
+
 static void
 copy_run(char *to, npy_intp to_step, const char *from, npy_intp from_step, npy_intp count, npy_intp size)
 {
     if (to_step == size && from_step == size) {
         memcpy(to, from, count * size);
+        return;
+    }
+    if (to_step == size && from_step == -size && copied_backwards(to, from, count, size)) {
         return;
     }
     switch (size) {

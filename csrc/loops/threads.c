@@ -1,7 +1,10 @@
 #include "loops/threads.h"
 
+#include <math.h>
+
 #define MOST_THREADS 256
-#define WORTHWHILE 20000.0 /* nanoseconds of work for which a thread is woken, which takes a quarter of that */
+/* nanoseconds that each thread costs the others: it is woken, and somebody waits for the last one to be done */
+#define COST_OF_THREAD 15000.0
 
 static int threads = 1;
 
@@ -219,7 +222,7 @@ make_crew(int members)
 static int
 members_for(Py_ssize_t count, double nanoseconds)
 {
-    double worth = nanoseconds / WORTHWHILE;
+    double worth = sqrt(nanoseconds / COST_OF_THREAD); /* where work / threads + cost * threads is least */
     int members = threads < count ? threads : count < 1 ? 1 : (int)count;
     return worth < members ? (worth < 1 ? 1 : (int)worth) : members;
 }

@@ -124,10 +124,28 @@ def _check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> Non
 
 def _pad_own(xp: Namespace, input: Array, padding: tuple[int, ...], mode: str) -> Array:
     _check_own(input.shape, padding, mode)
+    if min(padding, default=0) >= 0:
+        return _pad_around(xp, input, padding, mode)
     out = input
     for dim, before, after in _by_dim(padding, input.ndim):
         out = xp.take(out, xp.asarray(sources(mode, input.shape[dim], before, after)), axis=dim)
     return out.copy() if out is input else out
+
+
+def _pad_around(xp: Namespace, input: Array, padding: tuple[int, ...], mode: str) -> Array:
+    """The tensor itself in one step, and what lies around it, dimension by dimension."""
+    shape, inside = list(input.shape), [slice(None)] * input.ndim
+    for dim, before, after in _by_dim(padding, input.ndim):
+        shape[dim] += before + after
+        inside[dim] = slice(before, before + input.shape[dim])
+    out = xp.empty(tuple(shape), input.dtype)
+    out[tuple(inside)] = input
+    for dim, before, after in _by_dim(padding, input.ndim):
+        places = sources(mode, input.shape[dim], before, after)
+        for edge in (slice(0, before), slice(shape[dim] - after, shape[dim])):
+            if edge.start < edge.stop:
+                out[at(dim, edge)] = xp.take(out, xp.asarray([before + k for k in places[edge]]), axis=dim)
+    return out
 
 
 def _pad_own_gradient(
