@@ -13,7 +13,7 @@ from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.graph.node import Node
 from undertow.interop import answers, dlpack, pickling
 from undertow.ops.arguments.operands import NUMBERS
-from undertow.ops.create import like, pinned, to_dtype_and_device
+from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import getitem
 from undertow.ops.inplace import forms
@@ -165,7 +165,6 @@ attach(in_place_views.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)
-attach(pinned.METHODS)
 attach(like.METHODS)
 attach(random_ops.METHODS)
 attach(layouts.METHODS)

@@ -14,9 +14,6 @@ from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disab
 from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
-from undertow.autograd.version_counters import increment_version as increment_version
-from undertow.autograd.version_counters import unsafe_preserve_version_counter as unsafe_preserve_version_counter
-from undertow.autograd.version_counters import unsafe_set_version_counter as unsafe_set_version_counter
 from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
 from undertow.engine.engine import engine, execution_order
 from undertow.engine.parallel_branches import set_parallel_branches
@@ -39,6 +36,9 @@ if TYPE_CHECKING:
     from undertow.autograd.saved_tensors.ledger import saved_tensors_report as saved_tensors_report
     from undertow.autograd.saved_tensors.to_disk_or_compressed import compress_saved as compress_saved
     from undertow.autograd.saved_tensors.to_disk_or_compressed import save_on_disk as save_on_disk
+    from undertow.autograd.version_counters import increment_version as increment_version
+    from undertow.autograd.version_counters import unsafe_preserve_version_counter as unsafe_preserve_version_counter
+    from undertow.autograd.version_counters import unsafe_set_version_counter as unsafe_set_version_counter
 else:
     __getattr__, __dir__ = _loaded_when_used(
         __name__,
@@ -46,6 +46,8 @@ else:
             "undertow.autograd.saved_tensors.allow_mutation": "MutationContext allow_mutation_on_saved_tensors",
             "undertow.autograd.saved_tensors.ledger": "SavedTensorsReport saved_tensors_report",
             "undertow.autograd.saved_tensors.to_disk_or_compressed": "compress_saved save_on_disk",
+            "undertow.autograd.version_counters": "increment_version unsafe_preserve_version_counter "
+            "unsafe_set_version_counter",
         },
     )
 

@@ -16,7 +16,8 @@ from undertow.backend.interface import Array
 from undertow.distributed.collectives import all_gather_into_tensor, broadcast, root_of, scatter
 from undertow.distributed.point_to_point import recv, send
 from undertow.distributed.process_group import ProcessGroup, resolve
-from undertow.interop.files import load, save
+from undertow.interop.files import load
+from undertow.interop.files.write_torch import write_torch_file
 from undertow.tensor import Tensor
 
 
@@ -25,7 +26,7 @@ def written(value: Any, group: ProcessGroup) -> Array:
     if group.allow_pickle:
         pickle.dump(value, file)
     else:
-        save(value, file)
+        write_torch_file(file, value)  # which refuses what is more than data
     return cpu.frombuffer(bytearray(file.getvalue()), dtype=dtypes.uint8)
 
 

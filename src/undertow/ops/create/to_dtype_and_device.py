@@ -1,8 +1,10 @@
-"""Tensors into other tensors: dtype, device, and iteration. Plain functions that `methods.py` makes methods."""
+"""Tensors into other tensors: dtype, device, pinned memory; iteration. Functions that `methods.py` makes methods."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
@@ -158,6 +160,45 @@ def cuda(
     return to(self, device, non_blocking=non_blocking, memory_format=memory_format)
 
 
+def _pages() -> Any:
+    namespace_of("cuda")  # RuntimeError with the reason, where there is no GPU
+    return import_module("undertow.backend.cuda.pinned")
+
+
+def pin_memory(self: Tensor, device: Device | str | int | None = None) -> Tensor:
+    """The tensor in pinned memory of the host, from which `to("cuda", non_blocking=True)` copies beside the program.
+
+    It needs a GPU, whose driver gives that memory. A tensor that is pinned is returned as it is.
+    """
+    if self._xp is not cpu:
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    pages = _pages()
+    if pages.is_pinned(self._array):
+        return self
+    copy = clone(self)
+    copy._array = pages.pinned(copy._array)  # nobody has seen it yet
+    return copy
+
+
+def is_pinned(self: Tensor, device: Device | str | int | None = None) -> bool:
+    """Whether the tensor is in pinned memory of the host.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).is_pinned()
+    False
+    """
+    pages = sys.modules.get("undertow.backend.cuda.pinned")  # nothing is, before a GPU was used
+    return pages is not None and self._xp is cpu and bool(pages.is_pinned(self._array))
+
+
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Say that a stream works with this tensor, whose memory belongs to another, and is to be left alone until then.
+
+    Without it, memory is handed out again on the stream it was made on as soon as nobody has the tensor any more.
+    """
+    stream.keep(self._array)
+
+
 def _iterate(self: Tensor) -> Iterator[Tensor]:
     """`iter(tensor)`: over its slices along the first dimension."""
     if self._array.ndim == 0:
@@ -172,6 +213,9 @@ METHODS |= {
     "bfloat16": bfloat16,
     "cpu": _cpu_,
     "cuda": cuda,
+    "is_pinned": is_pinned,
+    "pin_memory": pin_memory,
+    "record_stream": record_stream,
     "to": to,
     "type": _type_,
     "type_as": type_as,

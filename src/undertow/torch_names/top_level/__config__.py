@@ -6,6 +6,8 @@ from undertow.backend.threads import get_num_threads
 from undertow.compiled import core
 from undertow.version import __version__
 
+__all__ = ["parallel_info", "show"]
+
 
 def show() -> str:
     """A text about how undertow was built.
