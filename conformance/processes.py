@@ -29,7 +29,7 @@ import exchanges
 
 HERE = Path(__file__).parent
 #: seconds for one test, and for the end of the processes after it
-LIMIT, MEETING = 40, 15
+LIMIT, MEETING = 20, 6
 #: suites: module, and the classes whose tests are taken
 SUITES = {
     "dist_autograd": ("dist_autograd_test", ["DistAutogradTest", "TensorPipeAgentDistAutogradTest"]),

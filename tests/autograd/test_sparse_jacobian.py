@@ -46,9 +46,12 @@ PATTERNS = {
 
 
 def function_with(pattern: Any) -> Any:
-    """A nonlinear function whose Jacobian has exactly this pattern."""
+    """A nonlinear function whose Jacobian has exactly this pattern.
+
+    Its entries are sums of positive numbers: where terms cancel, their rounding is all that a relative error shows.
+    """
     weights = ut.tensor(pattern * RNG.uniform(0.5, 1.5, pattern.shape))
-    return lambda x: (weights @ (x * x + x)).sin() + (weights @ x)
+    return lambda x: (weights @ (x * x + x)).tanh().exp() + (weights @ x)
 
 
 def point(pattern: Any) -> Any:
@@ -113,8 +116,7 @@ def test_random_patterns(rows: int, cols: int, density: float, seed: int) -> Non
     dense = functional.jacobian(f, x).numpy()
     for strategy in MODES:
         found = functional.jacobian(f, x, strategy=strategy, vectorize=True, sparsity=pattern)
-        # entries are sums of two numbers near 1, whose rounding stays when they nearly cancel
-        np.testing.assert_allclose(found.toarray(), dense, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(found.toarray(), dense, rtol=1e-12)
 
 
 def test_several_inputs_and_outputs_are_blocks() -> None:
