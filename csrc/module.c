@@ -226,10 +226,14 @@ static PyMethodDef functions[] = {
     {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
     {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
+    {"running_products", (PyCFunction)(void (*)(void))running_products, METH_FASTCALL},
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
     {"order_rows", (PyCFunction)(void (*)(void))order_rows, METH_FASTCALL},
+    {"special_function", (PyCFunction)(void (*)(void))special_function, METH_FASTCALL},
+    {"grid_sample", (PyCFunction)(void (*)(void))grid_sample, METH_FASTCALL},
+    {"grid_sample_gradients", (PyCFunction)(void (*)(void))grid_sample_gradients, METH_FASTCALL},
     {"leaky", (PyCFunction)(void (*)(void))leaky, METH_FASTCALL},
     {NULL}};
 

@@ -325,8 +325,9 @@ program_dealloc(Program *self)
 /* ---- running it */
 
 /* Where an operand is broadcast or has gaps, a block is a part of one row, if rows are long enough: in it, most operands
- * follow each other or are one number, and need not be copied. */
+ * follow each other or are one number, and need not be copied. The more steps there are, the more a short block costs. */
 #define LONG_ROW 512
+#define LONG_ROW_FOR_ONE_STEP 192
 
 typedef struct {
     const Program *program;
@@ -456,13 +457,14 @@ choose_blocks(Run *run)
     const Walk *walk = &run->walk;
     int is_direct = run->program->step_count == 1 && !run->program->adds_up, is_scattered = 0;
     npy_intp row = walk->ndim > 1 ? walk->shape[walk->ndim - 1] : 0;
+    npy_intp long_row = run->program->step_count == 1 ? LONG_ROW_FOR_ONE_STEP : LONG_ROW;
     for (int k = 0; k < run->program->input_count; k++) {
         int is_spread = walk->ndim > 0 && walk->operands[k].kind == SCATTERED;
         npy_intp step = is_spread ? walk->operands[k].strides[walk->ndim - 1] : 0;
         is_scattered |= is_spread;
-        is_direct &= !is_spread || (row >= LONG_ROW && (step == 0 || step == run->program->places[k].size));
+        is_direct &= !is_spread || (row >= long_row && (step == 0 || step == run->program->places[k].size));
     }
-    run->row_size = is_scattered && row >= LONG_ROW ? row : walk->size;
+    run->row_size = is_scattered && row >= long_row ? row : walk->size;
     run->block_size = is_direct ? 8 * IN_BLOCK : IN_BLOCK;
     run->blocks_in_row = (run->row_size + run->block_size - 1) / run->block_size;
 }

@@ -54,6 +54,8 @@ typedef struct {
     const char *data;
     npy_intp strides[NPY_MAXDIMS];
     enum { IN_ORDER, ONE_NUMBER, SCATTERED } kind; /* elements follow each other; are all the same; are to be copied */
+    int ndim;                                      /* the fewest dimensions that this one is passed through in */
+    npy_intp shape[NPY_MAXDIMS], steps[NPY_MAXDIMS];
 } Operand;
 
 typedef struct {

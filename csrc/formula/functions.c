@@ -402,6 +402,54 @@ rest_double(double a, double b, int *plain)
 QUOTIENTS(float, floorf, copysignf)
 QUOTIENTS(double, floor, copysign)
 
+/* ---- e^z of complex numbers: what is not finite, or may overflow, or has a large imaginary part, is left to NumPy */
+
+#define MOST_REAL_float 80
+#define MOST_REAL_double 700
+
+#define COMPLEX_EXP(REAL)                                                                                    \
+    static void complex_exp_##REAL(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data) \
+    {                                                                                                        \
+        REAL size[AT_ONCE], sine[AT_ONCE], cosine[AT_ONCE];                                                  \
+        for (npy_intp start = 0, count; start < dimensions[0]; start += count) {                             \
+            char *now[2] = {args[0] + start * strides[0], args[1] + start * strides[1]};                     \
+            int noted = exceptions_noted(), plain = 1;                                                       \
+            count = dimensions[0] - start < AT_ONCE ? dimensions[0] - start : AT_ONCE;                       \
+            npy_intp whole = (count + VECTOR - 1) & ~(npy_intp)(VECTOR - 1);                                 \
+            for (npy_intp k = 0; k < whole; k++) {                                                           \
+                const REAL *z = (const REAL *)(now[0] + (k < count ? k : 0) * strides[0]);                   \
+                size[k] = z[0];                                                                              \
+                sine[k] = cosine[k] = z[1];                                                                  \
+                plain &= z[0] > -MOST_REAL_##REAL && z[0] < MOST_REAL_##REAL && !is_far_##REAL(z[1]);        \
+            }                                                                                                \
+            if (plain) {                                                                                     \
+                exp_values_##REAL(size, size, whole);                                                        \
+                sin_values_##REAL(sine, sine, whole);                                                        \
+                cos_values_##REAL(cosine, cosine, whole);                                                    \
+            }                                                                                                \
+            take_back(noted);                                                                                \
+            if (!plain) {                                                                                    \
+                run_theirs(now, &count, strides, data);                                                      \
+            }                                                                                                \
+            for (npy_intp k = 0; k < count && plain; k++) {                                                  \
+                REAL *out = (REAL *)(now[1] + k * strides[1]);                                               \
+                out[0] = size[k] * cosine[k];                                                                \
+                out[1] = size[k] * sine[k];                                                                  \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+COMPLEX_EXP(float)
+COMPLEX_EXP(double)
+
+/* Our loop of that function for complex numbers, or NULL. */
+static PyUFuncGenericFunction
+complex_loop(const char *name, int type)
+{
+    int is_exp = strcmp(name, "exp") == 0;
+    return is_exp && type == NPY_CFLOAT ? complex_exp_float : is_exp && type == NPY_CDOUBLE ? complex_exp_double : NULL;
+}
+
 /* ---- making ufuncs */
 
 /* A ufunc of these loops, which stay where they are as long as the process lives. */
@@ -433,9 +481,11 @@ replaced(PyObject *object, const char *name, PyUFuncGenericFunction single, PyUF
             is_same &= types[k * width + j] == type;
         }
         PyUFuncGenericFunction ours = !is_same ? NULL : type == NPY_FLOAT ? single : type == NPY_DOUBLE ? twice : NULL;
+        PyUFuncGenericFunction of_complex = is_same ? complex_loop(name, type) : NULL;
+        ours = of_complex != NULL ? of_complex : ours;
         loops[k] = ours == NULL ? theirs->functions[k] : ours;
         data[k] = ours == NULL ? theirs->data[k] : given;
-        if (ours != NULL && given == NULL) {
+        if (of_complex != NULL || (ours != NULL && given == NULL)) {
             Theirs *their = data[k] = PyMem_Malloc(sizeof(Theirs));
             if (their == NULL) {
                 return PyErr_NoMemory();

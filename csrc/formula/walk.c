@@ -115,6 +115,21 @@ join_dimensions(Walk *walk)
     walk->ndim = walk->ndim == 0 ? 0 : last + 1;
 }
 
+/* Join those that this operand alone passes through without a jump, or does not move along. */
+static void
+join_own_dimensions(const Walk *walk, Operand *operand)
+{
+    int last = -1;
+    for (int d = 0; d < walk->ndim; d++) {
+        npy_intp size = walk->shape[d], step = operand->strides[d];
+        int joins = last >= 0 && operand->steps[last] == step * size;
+        last += !joins;
+        operand->shape[last] = joins ? operand->shape[last] * size : size;
+        operand->steps[last] = step;
+    }
+    operand->ndim = last + 1;
+}
+
 static void
 find_kind(const Walk *walk, Operand *operand, npy_intp size)
 {
@@ -172,11 +187,21 @@ begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int ad
     join_dimensions(walk);
     for (int k = 0; k < count; k++) {
         find_kind(walk, &walk->operands[k], PyArray_ITEMSIZE(arrays[k]));
+        if (walk->operands[k].kind == SCATTERED) {
+            join_own_dimensions(walk, &walk->operands[k]);
+        }
     }
     return result;
 }
 
 #define COPY(TYPE)                                                             \
+    if (stride == 0) {                                                         \
+        TYPE value = *(const TYPE *)from;                                      \
+        for (npy_intp k = 0; k < count; k++) {                                 \
+            ((TYPE *)to)[k] = value;                                           \
+        }                                                                      \
+        break;                                                                 \
+    }                                                                          \
     for (npy_intp k = 0; k < count; k++) {                                     \
         ((TYPE *)to)[k] = *(const TYPE *)(from + k * stride);                  \
     }                                                                          \
@@ -216,11 +241,7 @@ find_element(const Walk *walk, const Operand *operand, npy_intp number)
 static npy_intp
 period_of(const Walk *walk, const Operand *operand)
 {
-    npy_intp period = walk->size;
-    for (int d = 0; d < walk->ndim && operand->strides[d] == 0; d++) {
-        period /= walk->shape[d];
-    }
-    return period;
+    return operand->steps[0] == 0 ? walk->size / operand->shape[0] : walk->size;
 }
 
 #define AT_LEAST 16 /* elements that are written at a time: what is too much is written over by the next */
@@ -248,40 +269,67 @@ repeat_elements(char *to, const char *from, npy_intp stride, npy_intp rows, npy_
     }
 }
 
+/* `count` elements, of which `done` are there: the others repeat them. */
+static void
+repeat_run(char *to, npy_intp done, npy_intp count, int size)
+{
+    while (done < count) {
+        npy_intp more = count - done < done ? count - done : done;
+        memcpy(to + done * size, to, more * size);
+        done += more;
+    }
+}
+
+/* From the beginning of a row on, how many rows can be copied at once, because they are one element each or all the same. */
+static npy_intp
+copy_short_rows(const Operand *operand, const npy_intp *index, const char *from, npy_intp count, int size, char *to)
+{
+    int inner = operand->ndim - 1;
+    npy_intp run = operand->shape[inner], rows = operand->shape[inner - 1] - index[inner - 1];
+    rows = rows < count / run ? rows : count / run;
+    if (operand->steps[inner] == 0 && run <= AT_LEAST) {
+        repeat_elements(to, from, operand->steps[inner - 1], rows, run, size);
+        return rows;
+    }
+    if (operand->steps[inner - 1] == 0 && rows > 1) {
+        copy_run(to, from, operand->steps[inner], run, size);
+        repeat_run(to, run, rows * run, size);
+        return rows;
+    }
+    return 0;
+}
+
 /* Copy `count` elements from the one with the number `first` on, one run along the last dimension after the other. */
 static void
-gather_runs(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
+gather_runs(const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
 {
     npy_intp index[NPY_MAXDIMS];
     const char *from = operand->data;
-    int inner = walk->ndim - 1;
+    int inner = operand->ndim - 1;
     for (int d = inner; d >= 0; d--) {
-        index[d] = first % walk->shape[d];
-        first /= walk->shape[d];
-        from += index[d] * operand->strides[d];
+        index[d] = first % operand->shape[d];
+        first /= operand->shape[d];
+        from += index[d] * operand->steps[d];
     }
     while (count > 0) {
-        npy_intp run = walk->shape[inner] - index[inner], times = walk->shape[inner];
-        if (inner > 0 && run == times && times <= AT_LEAST && operand->strides[inner] == 0 && count >= times) {
-            npy_intp rows = walk->shape[inner - 1] - index[inner - 1];
-            rows = rows < count / times ? rows : count / times;
-            repeat_elements(to, from, operand->strides[inner - 1], rows, times, size);
-            to += rows * times * size;
-            count -= rows * times;
-            from += rows * operand->strides[inner - 1];
+        npy_intp run = operand->shape[inner] - index[inner];
+        npy_intp rows = inner > 0 && index[inner] == 0 ? copy_short_rows(operand, index, from, count, size, to) : 0;
+        if (rows > 0) {
+            run = rows * operand->shape[inner];
+            from += rows * operand->steps[inner - 1];
             index[inner - 1] += rows;
         }
         else {
             run = run < count ? run : count;
-            copy_run(to, from, operand->strides[inner], run, size);
-            to += run * size;
-            count -= run;
-            from += run * operand->strides[inner];
+            copy_run(to, from, operand->steps[inner], run, size);
+            from += run * operand->steps[inner];
             index[inner] += run;
         }
+        to += run * size;
+        count -= run;
         for (int d = inner; d > 0; d--) {
-            if (index[d] == walk->shape[d]) {
-                from += operand->strides[d - 1] - index[d] * operand->strides[d];
+            if (index[d] == operand->shape[d]) {
+                from += operand->steps[d - 1] - index[d] * operand->steps[d];
                 index[d] = 0;
                 index[d - 1]++;
             }
@@ -293,10 +341,6 @@ void
 gather_elements(const Walk *walk, const Operand *operand, npy_intp first, npy_intp count, int size, char *to)
 {
     npy_intp period = period_of(walk, operand), done = count < period ? count : period;
-    gather_runs(walk, operand, first, done, size, to);
-    while (done < count) { /* `done` is a multiple of the period */
-        npy_intp more = count - done < done ? count - done : done;
-        memcpy(to + done * size, to, more * size);
-        done += more;
-    }
+    gather_runs(operand, first, done, size, to);
+    repeat_run(to, done, count, size); /* if there are more, `done` is the period */
 }

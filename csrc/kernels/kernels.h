@@ -139,6 +139,7 @@ PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *running_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *running_products(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -158,6 +159,9 @@ PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t
 PyObject *over_stacks(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *empty_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *special_function(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *grid_sample(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *grid_sample_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *order_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_permutation(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 

@@ -181,3 +181,20 @@ def test_functions_of_two_numbers(name: str, dtype: str) -> None:
     within = x.copy()
     ours(within[:-1], within[1:], out=within[:-1])
     np.testing.assert_allclose(within[:-1], theirs(x[:-1], x[1:]).astype(dtype), rtol=2e-7)
+
+
+@pytest.mark.parametrize("dtype", ["F", "D"])
+def test_exp_of_complex_numbers(dtype: str) -> None:
+    rng, count = np.random.default_rng(7), 5003
+    z = (5 * rng.standard_normal(count) + 50j * rng.standard_normal(count)).astype(dtype)
+    found, expected = FUNCTIONS["exp"](z), np.exp(z.astype(np.clongdouble))
+    for part in ("real", "imag"):
+        one, other = getattr(found, part), getattr(expected, part)
+        assert np.max(np.abs(one - other) / np.spacing(np.abs(other.astype(one.dtype)))) < 4
+    for piece in (slice(1), slice(33), slice(None, None, 3), slice(None, None, -1)):
+        np.testing.assert_array_equal(FUNCTIONS["exp"](z[piece]), found[piece])
+    sizes, turns = (0, -0.0, np.inf, -np.inf, np.nan, 100, 800, -800), (0.0, -0.0, np.inf, np.nan, 1, 1e6, 1e20)
+    edges = np.array([complex(x, y) for x in sizes for y in turns], dtype)
+    np.testing.assert_array_equal(FUNCTIONS["exp"](edges), np.exp(edges))
+    zero = FUNCTIONS["exp"](np.array([complex(0, -0.0)], dtype))
+    assert np.signbit(zero.imag)

@@ -538,6 +538,16 @@ def test_running_sums(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     np.testing.assert_allclose(core.running_sums(x, dim, True), reversed_, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("shape", "dim"), [((5000,), 0), ((70, 71), 0), ((70, 71), 1), ((3, 40, 300), 1)])
+def test_running_products(shape: tuple[int, ...], dim: int, dtype: str) -> None:
+    x = (1 + np.random.default_rng(5).standard_normal(shape) / 20).astype(dtype)
+    x.flat[1000] = 0
+    expected = np.multiply.accumulate(x.astype("d"), dim).astype(dtype)
+    np.testing.assert_allclose(core.running_products(x, dim), expected, rtol={"f": 1e-6, "d": 1e-12}[dtype])
+    assert core.running_products(np.full(5000, 2, dtype), 0) is None  # too large
+
+
 def test_running_sums_are_left_to_numpy() -> None:
     assert core.running_sums(np.ones(10, "f"), 0, False) is None
     assert core.running_sums(np.ones((100, 100), "f").T, 0, False) is None

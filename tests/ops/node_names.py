@@ -31,7 +31,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("nanquantile", "SqueezeBackward4"): "ViewBackward0",
     ("percentile", "SqueezeBackward4"): "ViewBackward0",
     ("affine_grid", "AffineGridGeneratorBackward0"): "ViewBackward0",
-    ("grid_sample", "GridSampler2DBackward0"): "AddBackward0",
+    ("grid_sample", "GridSampler2DBackward0"): "GridSampler2DBackward0 or AddBackward0",
     ("grid_sample", "GridSampler3DBackward0"): "AddBackward0",
     ("renorm", "RenormBackward0"): "MulBackward0",
     ("linalg_householder_product", "LinalgHouseholderProductBackward0"): "SubBackward0",

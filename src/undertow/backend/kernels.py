@@ -106,18 +106,24 @@ silu_gradient = kernel("silu_slopes")
 linear = kernel("linear")
 #: on other devices alone: (x, dim, whether the largest comes first) -> the indices that sort
 sorted_order = kernel("sorted_order")
-#: on other devices alone: (name of the operation, x) -> a special function of real floating-point numbers
+#: (name, x) -> a special function of real floating-point numbers, of those that are there
 special_function = kernel("special_function")
 #: (g, x, slope) -> g where x is positive, else slope * g
 leaky = kernel("leaky")
 #: (x, dim, whether from the end) -> running sums
 running_sums = kernel("running_sums")
+#: (x, dim) -> running products
+running_products = kernel("running_products")
 #: on other devices alone: (query, key, value, whether causal, scale) -> (attention, logs of the sums); (g, needs,
 #: query, key, value, logs, whether causal, scale) -> its gradients
 attention = kernel("attention")
 attention_gradients = kernel("attention_gradients")
 #: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank
 order_rows = kernel("order_rows")
+#: (input, grid, number of the padding, whether corners are aligned) -> the images at the points of the grid; the same,
+#: g, and whether each is needed -> gradients of input and grid
+grid_sample = kernel("grid_sample")
+grid_sample_gradients = kernel("grid_sample_gradients")
 #: (rows, bias) -> True; rows += bias, in place, if there are many
 add_bias = kernel("add_bias")
 #: (scores, scale, first) -> logs of the sums; the scores become their softmax

@@ -215,6 +215,9 @@ class TracedUfunc:
 
 def power(base: Any, exponent: Any) -> Any:
     """`base ** exponent` as NumPy's arrays have it, and a cube without a logarithm."""
+    if isinstance(base, Traced) and base.dtype.kind == "c" and type(exponent) in (int, float) and exponent in (2, 3):
+        square = apply(np.multiply, base, base)
+        return square if exponent == 2 else apply(np.multiply, square, base)
     if isinstance(base, Traced) and base.dtype.kind == "f" and type(exponent) in (int, float):
         if exponent == 1:
             return apply(np.positive, base)

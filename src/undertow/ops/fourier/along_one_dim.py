@@ -9,10 +9,11 @@ so where they are not as expected its functions do it.
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from undertow.backend import dtypes, stacks
-from undertow.backend.interface import Array, Namespace
+from undertow.backend.interface import Array, DType, Namespace
 
 #: the normalization with which a function scales nothing; with the other ones it does by 1/size or its square root
 UNSCALED = {"fft": "backward", "rfft": "backward", "ifft": "forward", "irfft": "forward"}
@@ -36,26 +37,47 @@ def transformed(xp: Namespace, name: str, input: Array, axis: int, norm: str, si
     return getattr(xp.module.fft, name)(input, size, axis=axis, norm=norm)
 
 
+class Plan(NamedTuple):
+    """What is the same for all signals of a kind and length."""
+
+    ufunc: Any
+    types: str
+    #: elements of a result
+    points: int
+    #: by what it is multiplied, in the precision of the signal
+    factor: Any
+    #: that a signal takes
+    nanoseconds: float
+
+
 def _by_ufunc(xp: Namespace, name: str, input: Array, axis: int, norm: str, size: int | None) -> Any:
     if name != "rfft" and input.dtype in (dtypes.float32, dtypes.float64):
         input = input.astype(dtypes.complex_of(input.dtype))
-    axis, length = axis % input.ndim, input.shape[axis]
-    ufunc, types = _loop(xp, name, input.dtype.char, length)
+    axis = axis % input.ndim
+    plan = _plan(xp, name, input.dtype, input.shape[axis], norm, size)
+    if plan is None:
+        return None
+    shape = (*input.shape[:axis], plan.points, *input.shape[axis + 1 :])
+    if input.flags.c_contiguous:
+        out = xp.empty(shape, plan.types[-1])
+    else:
+        out = xp.empty_like(input, shape=shape, dtype=plan.types[-1])
+    signals = input.swapaxes(axis, -1), plan.factor, out.swapaxes(axis, -1)
+    if input.size < MANY or not stacks.over_rows(plan.ufunc, plan.types, signals, plan.nanoseconds):
+        plan.ufunc(*signals[:2], out=signals[2])
+    return out
+
+
+@lru_cache(256)
+def _plan(xp: Namespace, name: str, dtype: DType, length: int, norm: str, size: int | None) -> Plan | None:
+    ufunc, types = _loop(xp, name, dtype.char, length)
     count = {"rfft": length // 2 + 1, "irfft": size or 2 * (length - 1)}.get(name, length)
     if ufunc is None or count < 1:
         return None
     points = count if name == "irfft" else length
     factor = 1.0 if norm == UNSCALED[name] else 1 / (points if norm != "ortho" else math.sqrt(points))
-    shape = (*input.shape[:axis], count, *input.shape[axis + 1 :])
-    if input.flags.c_contiguous:
-        out = xp.empty(shape, types[-1])
-    else:
-        out = xp.empty_like(input, shape=shape, dtype=types[-1])
-    signals = xp.moveaxis(input, axis, -1), dtypes.real_of(input.dtype).type(factor), xp.moveaxis(out, axis, -1)
-    nanoseconds = 0.16 * points * math.log2(points + 1) * input.itemsize / 4
-    if input.size < MANY or not stacks.over_rows(ufunc, types, signals, nanoseconds):
-        ufunc(*signals[:2], out=signals[2])
-    return out
+    nanoseconds = 0.16 * points * math.log2(points + 1) * dtype.itemsize / 4
+    return Plan(ufunc, types, count, dtypes.real_of(dtype).type(factor), nanoseconds)
 
 
 def _loop(xp: Namespace, name: str, kind: str, length: int) -> tuple[Any, str]:

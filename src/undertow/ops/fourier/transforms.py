@@ -46,6 +46,8 @@ OF_INVERSE = ("forward", "ortho", "backward")
 
 def _nested(input: Array, out: Array, dim: Sequence[int]) -> Array:
     """The result as PyTorch's lies in memory: the signal innermost, around it the other dimensions as the input's."""
+    if input.flags.c_contiguous and out.flags.c_contiguous and [*dim] == [*range(out.ndim - len(dim), out.ndim)]:
+        return out
     others = [d for d in range(input.ndim) if d not in dim]
     return laid_out(out, [*by_stride(input, others), *dim])
 
@@ -213,6 +215,9 @@ def _shape_and_dims(input: Array, s: Any, dim: Any) -> tuple[list[int], tuple[in
 
 def _resized(input: Array, dims: Sequence[int], sizes: Sequence[int]) -> Array:
     """The input cut, or filled up with zeros behind, to have these sizes along these dimensions."""
+    shape = input.shape
+    if all([shape[d] == n for d, n in zip(dims, sizes, strict=True)]):
+        return input
     more = [0] * (2 * input.ndim)
     for d, n in zip(dims, sizes, strict=True):
         if input.shape[d] > n:

@@ -1,26 +1,33 @@
 """Images (and volumes) looked up at the points of a grid: grid_sample, and affine_grid, which makes such grids.
 
 A grid has one point for each place of the output, in coordinates from -1 (one edge) to 1 (the other), x first. Both are
-made of recorded operations: a gather for each neighbour of a point, weighted by how near it is.
+made of recorded operations: a gather for each neighbour of a point, weighted by how near it is. Only images looked up
+between their elements, the usual case, are an operation of their own, for which the compiled core has a kernel.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import cpu, dtypes
-from undertow.backend.interface import Array, DType
+from undertow.backend import cpu, dtypes, kernels
+from undertow.backend.interface import Array, DType, Namespace
+from undertow.modes import no_grad
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.declare import composite
-from undertow.ops.index.gather_scatter import gather
+from undertow.ops.declare import Joint, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import LOOP
+from undertow.ops.index.gather_scatter import gather, scatter_add
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.rounding import round as rounded
 from undertow.ops.pointwise.where_clamp import where
+from undertow.ops.reduce.sums_and_products import sum
+from undertow.ops.shape.joining import stack
 from undertow.ops.views.dimensions import transpose, unsqueeze
 from undertow.ops.views.reshape import reshape
 from undertow.ops.views.splitting import unbind
@@ -121,15 +128,21 @@ def padded(place: Array, n: int, padding_mode: str, align_corners: bool) -> Arra
 # ---- looking up
 
 
-def _looked_up(flat: Array, sizes: Sequence[int], indices: Sequence[Any]) -> Array:
-    """The elements at whole-numbered places (arrays of floats, one for each dimension), 0 outside."""
-    xp = flat._xp
+def _positions(xp: Namespace, sizes: Sequence[int], indices: Sequence[Any]) -> tuple[Any, Any]:
+    """Whether whole-numbered places (arrays of floats, one for each dimension) are inside, and their numbers."""
     inside = xp.ones(indices[0].shape, bool)
     position = xp.zeros(indices[0].shape, dtypes.int64)
     for index, n in zip(indices, sizes, strict=True):
         here = (index >= 0) & (index <= n - 1)
         inside &= here
         position = position * n + xp.where(here, index, 0).astype(dtypes.int64)
+    return inside, position
+
+
+def _looked_up(flat: Array, sizes: Sequence[int], indices: Sequence[Any]) -> Array:
+    """The elements at such places, 0 outside."""
+    xp = flat._xp
+    inside, position = _positions(xp, sizes, indices)
     shape = (*flat.shape[:2], position.size // position.shape[0])
     wanted = xp.broadcast_to(position.reshape(position.shape[0], 1, -1), shape)
     found = gather(flat, 2, Tensor(xp.ascontiguousarray(wanted), xp))
@@ -159,6 +172,146 @@ def linear(flat: Array, sizes: Sequence[int], spots: Sequence[Any]) -> Array:
         term = found * unsqueeze(weight, 1)
         total = term if total is None else total + term
     return total
+
+
+# ---- linear, of images: one operation
+
+
+def _spots(input: Array, grid: Array, padding_mode: str, align_corners: bool) -> list[Any]:
+    """Where the points are, in elements of the input: rows, then columns."""
+    sizes = tuple(input.shape[2:])
+    spots = [_in_pixels(c, n, align_corners) for c, n in zip(unbind(grid, -1)[::-1], sizes, strict=True)]
+    return [padded(s, n, padding_mode, align_corners) for s, n in zip(spots, sizes, strict=True)]
+
+
+def _flat(input: Array) -> Any:
+    """The elements of an image in one dimension."""
+    return reshape(input, (*input.shape[:2], math.prod(input.shape[2:])))
+
+
+def _speeds(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> list[Any]:
+    """How far a spot moves with its coordinate: constant, but for the edges and mirrors it meets."""
+    found = []
+    for coordinate, n in zip(unbind(grid.detach(), -1)[::-1], input.shape[2:], strict=True):
+        low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
+        place = _in_pixels(coordinate, n, align_corners)._array
+        speed = xp.full_like(place, (n - 1) / 2 if align_corners else n / 2)
+        if padding_mode == "reflection":
+            turns = xp.floor(xp.abs(place - low) / (high - low)) if high > low else xp.zeros_like(place)
+            speed = xp.where((place < low) == (turns % 2 == 0), -speed, speed) if high > low else 0 * speed
+            place = padded(Tensor(place, xp), n, padding_mode, align_corners)._array
+        if padding_mode != "zeros":
+            speed = xp.where((place > 0) & (place < n - 1), speed, 0)
+        found.append(Tensor(xp.asarray(speed, dtype=grid.dtype), xp))
+    return found
+
+
+def _slopes(input: Array, grid: Array, padding_mode: str, align_corners: bool) -> list[Any]:
+    """The derivatives of what is looked up by the two coordinates of each point, x first."""
+    xp, flat, sizes = grid._xp, _flat(input), tuple(input.shape[2:])
+    spots = _spots(input, grid, padding_mode, align_corners)
+    floors = [cpu.floor(s._array) for s in spots]
+    a, b = [unsqueeze(s - Tensor(xp.asarray(f), xp), 1) for s, f in zip(spots, floors, strict=True)]
+    corner = lambda i, j: _looked_up(flat, sizes, [floors[0] + i, floors[1] + j])
+    x = [[corner(i, j) for j in (0, 1)] for i in (0, 1)]
+    by_row = (1 - b) * (x[1][0] - x[0][0]) + b * (x[1][1] - x[0][1])
+    by_column = (1 - a) * (x[0][1] - x[0][0]) + a * (x[1][1] - x[1][0])
+    rows, columns = [unsqueeze(s, 1) for s in _speeds(xp, input, grid, padding_mode, align_corners)]
+    return [by_column * columns, by_row * rows]
+
+
+def _spread(g: Array, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Any:
+    """The adjoint of looking up: every number goes to the elements around its point."""
+    xp, sizes = grid._xp, tuple(input.shape[2:])
+    spots = _spots(input, grid, padding_mode, align_corners)
+    floors = [cpu.floor(s._array) for s in spots]
+    parts = [s - Tensor(xp.asarray(f), xp) for s, f in zip(spots, floors, strict=True)]
+    total: Any = Tensor(xp.zeros((*input.shape[:2], math.prod(sizes)), input.dtype), xp)
+    for i, j in itertools.product((0, 1), repeat=2):
+        inside, position = _positions(xp, sizes, [floors[0] + i, floors[1] + j])
+        weight = (parts[0] if i else 1 - parts[0]) * (parts[1] if j else 1 - parts[1])
+        term = where(Tensor(inside[:, None], xp), g * unsqueeze(weight, 1), 0.0)
+        term = reshape(term, (*term.shape[:2], math.prod(term.shape[2:])))
+        wanted = xp.broadcast_to(position.reshape(position.shape[0], 1, -1), tuple(term.shape))
+        total = scatter_add(total, 2, Tensor(xp.ascontiguousarray(wanted), xp), term)
+    return reshape(total, tuple(input.shape))
+
+
+def _on_tensors(xp: Namespace, function: Callable[..., Any], *arrays: Any) -> Any:
+    """A function of tensors, given arrays, or tensors to be recorded; results are of the same kind."""
+    if xp is recorded:
+        return function(*arrays)
+    with no_grad():
+        found = function(*[Tensor(a, xp) for a in arrays])
+    return tuple([None if x is None else x._array for x in found]) if isinstance(found, tuple) else found._array
+
+
+def _sampled(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Any:
+    whole = xp.ascontiguousarray(input), xp.ascontiguousarray(grid)
+    found = kernels.grid_sample(xp, *whole, PADDINGS.index(padding_mode), align_corners)
+    if found is not None:
+        return found
+    sizes = tuple(input.shape[2:])
+    look_up = lambda image, grid: linear(_flat(image), sizes, _spots(image, grid, padding_mode, align_corners))
+    return _on_tensors(xp, look_up, input, grid)
+
+
+def _sampled_gradients(
+    xp: Namespace,
+    g: Array,
+    needs: tuple[bool, bool],
+    input: Array,
+    grid: Array,
+    padding_mode: str,
+    align_corners: bool,
+) -> Any:
+    if xp is not recorded:
+        whole = xp.ascontiguousarray(input), xp.ascontiguousarray(grid)
+        rest = PADDINGS.index(padding_mode), align_corners, xp.ascontiguousarray(g)
+        found = kernels.grid_sample_gradients(xp, *whole, *rest, tuple(map(bool, needs)))
+        if found is not None:
+            return found
+    slow = lambda g, input, grid: _recorded_gradients(g, needs, input, grid, padding_mode, align_corners)
+    return _on_tensors(xp, slow, g, input, grid)
+
+
+def _recorded_gradients(
+    g: Array, needs: tuple[bool, bool], input: Array, grid: Array, padding_mode: str, align_corners: bool
+) -> Any:
+    of_grid = None
+    if needs[1]:
+        slopes = _slopes(input, grid, padding_mode, align_corners)
+        of_grid = stack([sum(g * slope, 1) for slope in slopes], -1)
+    return (_spread(g, input, grid, padding_mode, align_corners) if needs[0] else None), of_grid
+
+
+def _moved(xp: Namespace, t: Array, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Any:
+    """The tangent of what is looked up when the points move."""
+
+    def move(t: Array, input: Array, grid: Array) -> Any:
+        slopes = _slopes(input, grid, padding_mode, align_corners)
+        by_x, by_y = [slope * unsqueeze(part, 1) for slope, part in zip(slopes, unbind(t, -1), strict=True)]
+        return by_x + by_y
+
+    return _on_tensors(xp, move, t, input, grid)
+
+
+grid_sampler_2d = primitive(
+    "_grid_sampler_2d",
+    forward=_sampled,
+    vjp=Joint(("input", "grid"), _sampled_gradients),
+    jvp={
+        "input": lambda xp, t, grid, padding_mode, align_corners: xp._grid_sampler_2d(
+            t, grid, padding_mode, align_corners
+        ),
+        "grid": _moved,
+    },
+    batch=LOOP,
+    node="GridSampler2DBackward0",
+)
+
+
+# ---- cubic
 
 
 def _cubic_weights(t: Array) -> list[Any]:
@@ -241,8 +394,10 @@ def grid_sample(
     input, grid = as_operand("grid_sample", "input", input), as_operand("grid_sample", "grid", grid)
     check(input, grid, mode, padding_mode)
     corners = bool(align_corners)
+    if mode == "bilinear" and input.ndim == 4 and input.dtype == grid.dtype:
+        return grid_sampler_2d(input, grid, padding_mode, corners)
     sizes = tuple(input.shape[2:])
-    flat = reshape(input, (*input.shape[:2], int(cpu.prod(sizes))))
+    flat = _flat(input)
     coordinates = unbind(grid, -1)[::-1]
     spots = [_in_pixels(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
     if mode == "bicubic":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from undertow.backend import dtypes
@@ -92,6 +93,11 @@ def _made_finite(
     xp: Namespace, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
     nan = 0.0 if nan is None else nan
+    if input.dtype in (dtypes.float32, dtypes.float64):
+        limits = xp.finfo(input.dtype)
+        high, low = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
+        bounded = xp.where(input == math.inf, high, xp.where(input == -math.inf, low, input))
+        return xp.where(input == input, bounded, nan)
     if input.dtype.kind != "V":
         return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
     limits = xp.finfo(input.dtype)  # NumPy does not know those of bfloat16

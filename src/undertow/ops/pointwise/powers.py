@@ -171,8 +171,11 @@ ldexp = primitive(
 
 
 def _log_of_sum(xp: Namespace, input: Array, other: Array) -> Array:
-    if input.dtype.kind != "c":
+    if input.dtype.kind != "c" and not getattr(xp, "traces", False):
         return xp.logaddexp(input, other)
+    if input.dtype.kind != "c":  # over large arrays, by functions that have vectors
+        together = xp.maximum(input, other) + xp.log1p(xp.exp(-xp.abs(input - other)))
+        return xp.where(input == other, input + LN2, together)
     larger = xp.where(input.real >= other.real, input, other)
     smaller = xp.where(input.real >= other.real, other, input)
     return larger + xp.log1p(xp.exp(smaller - larger))

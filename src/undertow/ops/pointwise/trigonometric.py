@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
+from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import Joint, adapter, alias, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.pointwise.elementary import one_for, unary
@@ -153,9 +154,14 @@ sinc = unary(
 )
 
 
+def _in_other_units(name: str, input: Array, factor: float) -> Array:
+    require_kinds(name, input, "biuf")
+    return input * factor
+
+
 deg2rad = unary(
     "deg2rad",
-    forward=lambda xp, input: xp.deg2rad(input),
+    forward=lambda xp, input: _in_other_units("deg2rad", input, math.pi / 180),
     vjp=lambda xp, g: g * (math.pi / 180),
     jvp=LINEAR,
     node="Deg2RadBackward0",
@@ -165,7 +171,7 @@ deg2rad = unary(
 
 rad2deg = unary(
     "rad2deg",
-    forward=lambda xp, input: xp.rad2deg(input),
+    forward=lambda xp, input: _in_other_units("rad2deg", input, 180 / math.pi),
     vjp=lambda xp, g: g * (180 / math.pi),
     jvp=LINEAR,
     node="Rad2DegBackward0",

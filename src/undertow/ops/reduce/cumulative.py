@@ -28,7 +28,7 @@ def _scan(ufunc: Any, input: Array, dim: int, dtype: Any = None) -> Array:
 
 def _running_sum(xp: Namespace, input: Array, dim: int, dtype: Any = None) -> Array:
     if dtype is None and input.ndim:
-        found = kernels.running_sums(xp, input, wrap_dim(dim, input.ndim), False)
+        found = kernels.running_sums(xp, xp.ascontiguousarray(input), wrap_dim(dim, input.ndim), False)
         if found is not None:
             return found
     return _scan(xp.add, input, dim, dtype and dtypes.dtype(dtype))
@@ -38,7 +38,7 @@ def _reversed_cumsum(xp: Namespace, g: Array, dim: int) -> Array:
     if not g.shape:
         return g
     axis = wrap_dim(dim, len(g.shape))
-    found = kernels.running_sums(xp, g, axis, True)
+    found = None if xp is recorded else kernels.running_sums(xp, xp.ascontiguousarray(g), axis, True)
     if found is not None:
         return found
     backwards = xp.flip(g, axis)
@@ -156,9 +156,17 @@ def _cumprod_tangent(xp: Namespace, t: Array, input: Array, out: Array, dim: int
     return xp._linear_recurrence(input, t * xp._shifted(out, dim, 1, 1), dim)
 
 
+def _running_product(xp: Namespace, input: Array, dim: int, dtype: Any = None) -> Array:
+    if dtype is None and input.ndim:
+        found = kernels.running_products(xp, xp.ascontiguousarray(input), wrap_dim(dim, input.ndim))
+        if found is not None:
+            return found
+    return _scan(xp.multiply, input, dim, dtype and dtypes.dtype(dtype))
+
+
 cumprod = primitive(
     "cumprod",
-    forward=lambda xp, input, dim, dtype=None: _scan(xp.multiply, input, dim, dtype and dtypes.dtype(dtype)),
+    forward=_running_product,
     vjp={"input": _cumprod_gradient},
     jvp={"input": _cumprod_tangent},
     batch=REDUCTION,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes, kernels, special
+from undertow.backend import cpu, dtypes, kernels, special
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import float_array, require_kinds
 from undertow.ops.pointwise.elementary import unary
@@ -21,10 +21,17 @@ Parts = Sequence[tuple[Any, Kernel]]
 FEW = 500
 
 
-def in_double(xp: Namespace, name: str, kernel: Kernel, input: Array) -> Array:
+def compiled(xp: Namespace, name: str, input: Array) -> Any:
+    """The values of a function that the compiled core has, or the device; None if neither does."""
+    if xp is cpu and input.ndim and input.dtype.kind == "f":
+        input = xp.ascontiguousarray(input)
+    return kernels.special_function(xp, name, input)
+
+
+def in_double(xp: Namespace, name: str, kernel: Kernel, input: Array, compiled_name: str | None = None) -> Array:
     """The kernel's values in double precision, in the dtype and shape of the input."""
     require_kinds(name, input, "biuf")
-    found = kernels.special_function(xp, name, input)
+    found = compiled(xp, compiled_name or name, input)
     if found is not None:
         return found
     out = kernel(xp, xp.asarray(input, dtype=dtypes.float64).reshape(-1)).reshape(input.shape)
@@ -122,7 +129,7 @@ def _error_function(xp: Namespace, input: Array) -> Array:
 
 def _complementary_error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erfc", input, "fiub")
-    found = kernels.special_function(xp, "erfc", input)
+    found = compiled(xp, "erfc", input)
     return special.erfc(float_array(input)) if found is None else found
 
 

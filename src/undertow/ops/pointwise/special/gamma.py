@@ -185,7 +185,9 @@ def _polygamma_kernel(xp: Namespace, n: int, x: Array) -> Array:
 
 _polygamma = unary(
     "_polygamma",
-    forward=lambda xp, input, n: in_double(xp, "polygamma", lambda xp, x: _polygamma_kernel(xp, n, x), input),
+    forward=lambda xp, input, n: in_double(
+        xp, "polygamma", lambda xp, x: _polygamma_kernel(xp, n, x), input, "trigamma" if n == 1 else None
+    ),
     vjp=lambda xp, g, input, n: g * xp._polygamma(input, n + 1),
     node="PolygammaBackward0",
 )
