@@ -1,7 +1,8 @@
 """Whole programs beside PyTorch: `python -m benchmarks.programs --threads 1 2`.
 
 Every number of threads is a process of its own, in which the two libraries take turns; figures are medians, with one
-thread of the time of the processor.
+thread of the time of the processor. With several, a turn is a loop of steps, as programs run them, and its first step
+does not count: for a while, the threads of the library whose turn it was still look for work, on the same processors.
 `--update` writes them to docs/figures/programs.json, with the date and the machine, and from there into
 docs/benchmarks.md; `--update programs-16-cores` does so for another machine.
 """
@@ -12,6 +13,7 @@ import argparse
 import json
 import math
 import shlex
+import statistics
 import subprocess
 import sys
 import time
@@ -19,7 +21,7 @@ from typing import Any
 
 from benchmarks.large import seconds_of
 from benchmarks.measure import describe, libraries
-from benchmarks.program_steps import PROGRAMS
+from benchmarks.program_steps import PROGRAMS, Step
 from benchmarks.threads import environment
 from tools.figures import store
 
@@ -31,10 +33,25 @@ def measure(options: argparse.Namespace) -> None:
     for name in chosen(options.only):
         for lib in found:
             lib.manual_seed(0)
-        # other programs hardly disturb the time of the process, but it counts all threads
-        clock = time.process_time if options.measure == 1 else time.perf_counter
-        seconds = seconds_of([PROGRAMS[name](lib) for lib in found], options.repeats, clock)
+        steps = [PROGRAMS[name](lib) for lib in found]
+        if options.measure == 1:  # other programs hardly disturb the time of the process, but it counts all threads
+            seconds = seconds_of(steps, options.repeats, time.process_time)
+        else:
+            seconds = seconds_in_loops(steps, options.repeats)
         print(json.dumps([name, *seconds]), flush=True)
+
+
+def seconds_in_loops(steps: list[Step], repeats: int, least: float = 0.03) -> list[float]:
+    """The median time of each step in loops that take a while, and take turns."""
+    taken: list[list[float]] = [[] for _ in steps]
+    for _ in range(repeats):
+        for step, times in zip(steps, taken, strict=True):
+            step()
+            end = time.perf_counter() + least
+            while (start := time.perf_counter()) < end:
+                step()
+                times.append(time.perf_counter() - start)
+    return [statistics.median(times) for times in taken]
 
 
 def chosen(part: str) -> list[str]:

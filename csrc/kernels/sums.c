@@ -44,6 +44,13 @@ note(Sums *given)
     }
 }
 
+/* Of narrow rows, more. */
+static npy_intp
+rows_of_piece(npy_intp inner)
+{
+    return inner < NARROW ? ROWS * NARROW / inner : ROWS;
+}
+
 #define LOOPS(REAL)                                                                                            \
     /* rows of n elements, several at once, because one addition waits for the one before */                   \
     static void short_rows_##REAL(const REAL *x, npy_intp rows, npy_intp n, double *sums)                      \
@@ -130,8 +137,10 @@ note(Sums *given)
         npy_intp together = 2 * NARROW / count, wides = rows / together, width = together * count;             \
         columns_##REAL(x + wides * width, rows - wides * together, count, count, sums);                        \
         columns_##REAL(x, wides, width, width, wide);                                                          \
-        for (npy_intp k = 0; k < width; k++) {                                                                 \
-            sums[k % count] += wide[k];                                                                        \
+        for (npy_intp k = 0; k < width; k += count) {                                                          \
+            for (npy_intp j = 0; j < count; j++) {                                                             \
+                sums[j] += wide[k + j];                                                                        \
+            }                                                                                                  \
         }                                                                                                      \
     }                                                                                                          \
     static void column_pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                         \
@@ -141,8 +150,8 @@ note(Sums *given)
         forget_exceptions();                                                                                   \
         for (Py_ssize_t piece = first; piece < last; piece++) {                                                \
             npy_intp column = piece % blocks * COLUMNS, slice = piece / blocks;                                \
-            npy_intp row = slice % given->pieces * ROWS, o = slice / given->pieces;                            \
-            npy_intp rows = given->n - row < ROWS ? given->n - row : ROWS;                                     \
+            npy_intp most = rows_of_piece(inner), row = slice % given->pieces * most;                          \
+            npy_intp rows = given->n - row < most ? given->n - row : most, o = slice / given->pieces;          \
             npy_intp count = inner - column < COLUMNS ? inner - column : COLUMNS;                              \
             const REAL *from = (const REAL *)given->x + (o * given->n + row) * inner + column;                 \
             double *sums = given->sums + slice * inner + column;                                               \
@@ -203,7 +212,7 @@ add_columns_up(int type, Sums *given)
 int
 sum_slices(int type, const void *x, npy_intp outer, npy_intp n, npy_intp inner, double divisor, void *out)
 {
-    npy_intp piece = inner == 1 ? PIECE : ROWS;
+    npy_intp piece = inner == 1 ? PIECE : rows_of_piece(inner);
     Sums given = {.x = x, .outer = outer, .n = n, .inner = inner, .divisor = divisor, .out = out};
     given.pieces = (n + piece - 1) / piece;
     given.sums = malloc(outer * given.pieces * inner * sizeof(double) + 1);

@@ -11,6 +11,7 @@ all elements up in the end: `xp.add.reduce(values, axis=None)`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -27,6 +28,9 @@ MOST_PROGRAMS = 64
 
 #: elements from which on a single quick function is worth a program
 MANY = 1 << 17
+
+#: rows that are shorter cost ufuncs more than their elements do, if an operand is broadcast to them
+SHORT_ROW = 64
 
 QUICK = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
 
@@ -48,6 +52,12 @@ class TracingNamespace(ArrayNamespace):
 @cache
 def tracing() -> TracingNamespace:
     return TracingNamespace()
+
+
+def _is_worth_it(inputs: Sequence[Any], least: int) -> bool:
+    """Whether quick functions of small arrays that are broadcast to a large one should have a program."""
+    shape = np.broadcast(*inputs).shape
+    return math.prod(shape) >= least or (0 < shape[-1] < SHORT_ROW and any([a.shape != shape for a in inputs]))
 
 
 class InBlocks:
@@ -81,7 +91,7 @@ class InBlocks:
             return NotImplemented
         program, places, least = found
         inputs = [arguments[k] for k in places]
-        if least and max([a.size for a in inputs]) < least and np.broadcast(*inputs).size < least:
+        if least and max([a.size for a in inputs]) < least and not _is_worth_it(inputs, least):
             return NotImplemented
         return inputs[0] if program is None else program(*inputs)
 

@@ -36,6 +36,10 @@ class Layout(NamedTuple):
         """The shape of means."""
         return tuple(1 if d in self.dims else n for d, n in enumerate(self.shape))
 
+    def are_rows(self) -> bool:
+        """Whether these are many groups of many channels that have one element each."""
+        return len(self.shape) == 4 and self.shape[3] == 1 and self.shape[2] > 16 and math.prod(self.shape) > 1 << 14
+
 
 def layout(shape: Sequence[int], groups: int) -> Layout:
     """`groups` of channels for each example, or 0: the channels are taken over the batch."""
@@ -56,10 +60,11 @@ def _channel_norm_forward(
 ) -> tuple[Any, Any, Any, Any]:
     """The result; mean, 1 / sqrt(variance + eps) and variance of every channel or group."""
     require_kinds("GroupNormKernelImpl" if groups else "batch_norm", input, "f")
-    found: Any = kernels.norm_channels(xp, input, groups, weight, bias, eps)
+    at = layout(input.shape, groups)
+    # groups of channels of one element are rows, which array functions are quicker with
+    found: Any = kernels.norm_channels(xp, input, groups, weight, bias, eps) if not at.are_rows() else None
     if found is not None:
         return found
-    at = layout(input.shape, groups)
     x = xp.reshape(input, at.shape)
     means = xp.mean(x, axis=at.dims, keepdims=True)
     centred = x - means
@@ -83,10 +88,12 @@ def _channel_norm_gradients(
     groups: int,
     eps: float,
 ) -> Sequence[Any]:
-    found: Any = kernels.norm_channels_gradient(xp, g, input, groups, mean, rstd, weight, needs)
+    at = layout(input.shape, groups)
+    found: Any = None
+    if not at.are_rows():
+        found = kernels.norm_channels_gradient(xp, g, input, groups, mean, rstd, weight, needs)
     if found is not None:
         return found
-    at = layout(input.shape, groups)
     x, g = xp.reshape(input, at.shape), xp.reshape(g, at.shape)
     if xp is recorded:  # mean and rstd were saved as plain numbers, but depend on the input
         result, rstd = xp._standardize(x, at.dims, eps)
