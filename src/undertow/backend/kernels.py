@@ -54,6 +54,8 @@ norm_rows_gradient = kernel("norm_rows_gradient")
 norm_channels = kernel("norm_channels")
 #: (g, x, groups, mean, rstd, weight, needs) -> gradients of x, weight and bias
 norm_channels_gradient = kernel("norm_channels_gradient")
+#: (g, mask, scale) -> g * scale where the mask is set, 0 elsewhere
+dropout_gradient = kernel("dropout_gradient")
 #: (x, whether by the curve of tanh) -> gelu(x); and its gradient, with g before x
 gelu = kernel("gelu")
 gelu_gradient = kernel("gelu_gradient")
