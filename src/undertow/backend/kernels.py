@@ -115,7 +115,7 @@ leaky = kernel("leaky")
 #: (x, dim, whether from the end) -> running sums
 running_sums = kernel("running_sums")
 #: on other devices alone: (query, key, value, whether causal, scale) -> (attention, logs of the sums); (g, needs,
-#: query, key, value, logs, whether causal, scale) -> its gradients
+#: query, key, value, result, logs, whether causal, scale) -> its gradients
 attention = kernel("attention")
 attention_gradients = kernel("attention_gradients")
 #: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank

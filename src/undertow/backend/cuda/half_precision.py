@@ -14,7 +14,8 @@ ARITHMETIC = "add sub mul div neg exp log sqrt abs square sin cos maximum minimu
 COPIES = "cat stack embedding index_select gather masked_fill _masked_fill_number _unsafe_view"
 #: whose gradients are moved, and not computed
 MOVES = (
-    "transpose _permute t _squeeze_all _squeeze_dim _squeeze_dims unsqueeze alias select slice _view _unsafe_view clone"
+    "transpose _permute t _squeeze_all _squeeze_dim _squeeze_dims unsqueeze alias select slice _view _unsafe_view clone "
+    "_split _split_with_sizes unbind"
 )
 
 FORWARDS = frozenset(" ".join((PRODUCTS, ROWS, DROPOUT, ACTIVATIONS, ARITHMETIC, COPIES)).split())

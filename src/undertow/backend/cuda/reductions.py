@@ -180,6 +180,8 @@ def sum_to(x: Array, shape: Sequence[int]) -> Array:
     """Sum `x` down to `shape`, which broadcasts to x's."""
     if x.shape == tuple(shape):
         return x
-    if dtypes.is_narrow(x.dtype):
-        return sum_to(x.astype(np.float32), shape).astype(x.dtype)
+    if dtypes.is_narrow(x.dtype):  # added up in float32, and rounded once
+        lead = x.ndim - len(shape)
+        axes = [d for d, n in enumerate(x.shape) if d < lead or (n != 1 and shape[d - lead] == 1)]
+        return reduce("add", x, axes, dtypes.float32, True).reshape(shape).astype(x.dtype)
     return device.extension().sum_to(x, tuple(shape))
