@@ -160,9 +160,16 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
 
 
 def attention_gradients(
-    g: Array, needs: Sequence[bool], query: Array, key: Array, value: Array, result: Array, logs: Array, is_causal: bool,
+    g: Array,
+    needs: Sequence[bool],
+    query: Array,
+    key: Array,
+    value: Array,
+    result: Array,
+    logs: Array,
+    is_causal: bool,
     scale: float,
-) -> Any:  # fmt: skip
+) -> Any:
     """The gradients of query, key and value."""
     sums = exact(query.dtype)
     if not _serves(query, key, value, g) or logs.dtype != sums:

@@ -1,8 +1,8 @@
 """Attention in half precision as single kernels on tensor cores: scores stay in registers, and are never written.
 
 A block of threads keeps some rows (of queries, or of keys and values), a warp 16 of them or 32, and goes through the
-other side tile by tile; the next tile is on its way while one is multiplied. The backward pass computes the weights anew,
-once for the gradients of keys and values, and once for those of queries: nothing is added up in an order that changes.
+other side tile by tile; the next tile is on its way while one is multiplied. The backward pass computes the weights
+anew, for the gradients of keys and values, and again for those of queries: sums have the same order every time.
 The emulated device runs the plain form of the same kernels.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,37 @@ from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import stored
 from undertow.backend.interface import Array
 
-#: warps of a block
-WARPS = 4
 
-# what all three kernels are made of. S is the dtype, D how many numbers a row has, TILE how many rows come at a time
+class Shape(NamedTuple):
+    """How the work is cut: how many rows come at a time, 16 rows how often a warp keeps, warps, blocks at a time."""
+
+    tile: int
+    each: int
+    warps: int
+    blocks: int
+
+    @property
+    def rows(self) -> int:
+        """The rows that a block keeps."""
+        return 16 * self.each * self.warps
+
+
+#: name of a kernel -> its shape for rows of up to 64 numbers, and of up to 128
+SHAPES = {
+    "forward": (Shape(64, 2, 4, 2), Shape(32, 1, 4, 3)),
+    "shares": (Shape(64, 1, 8, 2), Shape(32, 1, 8, 2)),
+    "of_keys": (Shape(64, 1, 4, 2), Shape(32, 1, 4, 2)),
+    "of_queries": (Shape(64, 1, 4, 3), Shape(32, 1, 4, 2)),
+}
+
+# what all kernels are made of. S is the dtype, D how many numbers a row has, TILE how many rows come at a time
 TOOLS = r"""
+#define MOST (16 * EACH * WARPS) // rows of a block
+#ifdef __CUDACC__
+#undef KERNEL // with as many registers as so many blocks leave each other
+#define KERNEL(name, P) \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) name(const __grid_constant__ P p)
+#endif
 #define PAD (D + 8) // rows of a tile are apart so that the eight that are read together lie in different banks
 #define LOG2E 1.4426950408889634f
 struct Rows { S *at; i64 batch, head, row; };
@@ -55,8 +81,8 @@ FN void wait_for(bool all)
     else asm volatile("cp.async.wait_group 1;" ::: "memory");
     __syncthreads();
 }
-// 16 x 16 numbers of a tile, as the second factor of a product: [0], [1] of its first eight columns, [2], [3] of the rest;
-// the columns of the factor are rows of the tile
+// 16 x 16 numbers of a tile, as the second factor of a product: [0], [1] are its first eight columns, [2], [3] the
+// rest; the columns of the factor are rows of the tile
 FN void take(u32 *r, const S *tile, int row, int column)
 {
     const int lane = threadIdx.x & 31;
@@ -144,12 +170,16 @@ FN void write(S *to, i64 stride, i64 first, i64 count, const float (*o)[4], floa
     }
 }
 #else
-FN float product(const S *a, const S *b) { float s = 0; for (int d = 0; d < D; d++) s += wide(a[d]) * wide(b[d]); return s; }
+FN float product(const S *a, const S *b)
+{
+    float sum = 0;
+    for (int d = 0; d < D; d++) sum += wide(a[d]) * wide(b[d]);
+    return sum;
+}
 #endif
 """
 
 FORWARD = r"""
-#define MOST (16 * WARPS * EACH) // rows of a block
 struct P { Rows out, q, k, v; float *logs; i64 heads, rows, columns, causal; double scale; };
 KERNEL(forward, P) { BEGIN
     const S *q = of_head(p.q, p.heads), *k = of_head(p.k, p.heads), *v = of_head(p.v, p.heads);
@@ -276,32 +306,34 @@ KERNEL(forward, P) { BEGIN
 }
 """
 
-# what every gradient of scores lacks: the sum of a row's weights times their gradients; a warp for each row
+# what every gradient of scores lacks: the sum of a row's weights times their gradients; a warp takes 16 rows
 SHARES = r"""
 struct P { Rows out, g; float *shares; i64 heads, rows; };
 KERNEL(shares, P) { BEGIN
     const S *out = of_head(p.out, p.heads), *g = of_head(p.g, p.heads);
 #if ALONE
-    for (int k = 0; k < 8; k++) {
-        const i64 row = (i64)blockIdx.x * 8 + k;
+    for (int k = 0; k < MOST; k++) {
+        const i64 row = (i64)blockIdx.x * MOST + k;
         if (row < p.rows) p.shares[blockIdx.y * p.rows + row] = product(out + row * p.out.row, g + row * p.g.row);
     }
 #else
-    const i64 row = (i64)blockIdx.x * 8 + (threadIdx.x >> 5);
-    if (row >= p.rows) return;
-    float sum = 0;
-    for (int d = threadIdx.x & 31; d < D; d += 32) sum += wide(out[row * p.out.row + d]) * wide(g[row * p.g.row + d]);
-    for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-    if ((threadIdx.x & 31) == 0) p.shares[blockIdx.y * p.rows + row] = sum;
+    const i64 first = (i64)blockIdx.x * MOST + (threadIdx.x >> 5) * 16;
+    for (i64 row = first; row < first + 16 && row < p.rows; row++) {
+        float sum = 0;
+        for (int d = threadIdx.x & 31; d < D; d += 32)
+            sum += wide(out[row * p.out.row + d]) * wide(g[row * p.g.row + d]);
+        for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+        if ((threadIdx.x & 31) == 0) p.shares[blockIdx.y * p.rows + row] = sum;
+    }
 #endif
 }
 """
 
 OF_KEYS = r"""
-#define MOST (16 * WARPS)
 struct P { Rows of_k, of_v, q, k, v, g; const float *logs, *shares; i64 heads, rows, columns, causal; double scale; };
 KERNEL(of_keys, P) { BEGIN
-    const S *q = of_head(p.q, p.heads), *k = of_head(p.k, p.heads), *v = of_head(p.v, p.heads), *g = of_head(p.g, p.heads);
+    const S *q = of_head(p.q, p.heads), *k = of_head(p.k, p.heads), *v = of_head(p.v, p.heads);
+    const S *g = of_head(p.g, p.heads);
     S *of_k = of_head(p.of_k, p.heads), *of_v = of_head(p.of_v, p.heads);
     const float *logs = p.logs + blockIdx.y * p.rows, *shares = p.shares + blockIdx.y * p.rows, scale = (float)p.scale;
     const i64 top = (i64)blockIdx.x * MOST; // of the keys
@@ -377,10 +409,10 @@ KERNEL(of_keys, P) { BEGIN
 """
 
 OF_QUERIES = r"""
-#define MOST (16 * WARPS)
 struct P { Rows of_q, q, k, v, g; const float *logs, *shares; i64 heads, rows, columns, causal; double scale; };
 KERNEL(of_queries, P) { BEGIN
-    const S *q = of_head(p.q, p.heads), *k = of_head(p.k, p.heads), *v = of_head(p.v, p.heads), *g = of_head(p.g, p.heads);
+    const S *q = of_head(p.q, p.heads), *k = of_head(p.k, p.heads), *v = of_head(p.v, p.heads);
+    const S *g = of_head(p.g, p.heads);
     S *of_q = of_head(p.of_q, p.heads);
     const float *logs = p.logs + blockIdx.y * p.rows, *shares = p.shares + blockIdx.y * p.rows, scale = (float)p.scale;
     const i64 block = p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, top = block * MOST;
@@ -450,20 +482,21 @@ KERNEL(of_queries, P) { BEGIN
 @functools.cache
 def kernel(name: str, text: str, dtype: np.dtype[Any], size: int) -> Any:
     """A kernel for rows of `size` numbers of a dtype."""
-    kind = "f16" if dtype == dtypes.float16 else "bf16"
-    sizes = f"#define D {size}\n#define TILE {tile(size)}\n#define WARPS {WARPS}\n#define EACH {each(size)}\n"
-    head = f'typedef {stored(dtype)} S;\n#define KIND "{kind}"\n{sizes}'
+    kind, shape = "f16" if dtype == dtypes.float16 else "bf16", shape_of(name, size)
+    sizes = "".join([f"#define {n} {v}\n" for n, v in zip(("TILE", "EACH", "WARPS", "BLOCKS"), shape, strict=True)])
+    head = f'typedef {stored(dtype)} S;\n#define KIND "{kind}"\n#define D {size}\n{sizes}'
     return device.extension().Kernel(compile_kernels(head + TOOLS + text, [Entry(name, "P", True)])[0])
 
 
-def tile(size: int) -> int:
-    """How many rows come at a time: what fits into the memory of a block, twice."""
-    return 64 if size <= 64 else 32
+def shape_of(name: str, size: int) -> Shape:
+    return SHAPES[name][size > 64]
 
 
-def each(size: int) -> int:
-    """How many times 16 rows a warp keeps: as many as there are registers for."""
-    return 2 if size <= 64 else 1
+def launch(name: str, text: str, like: Array, count: int, *arguments: Any) -> None:
+    """Start a kernel for `count` rows of all heads."""
+    (batches, heads, _, size), shape = like.shape, shape_of(name, like.shape[-1])
+    grid = -(-count // shape.rows), batches * heads
+    kernel(name, text, like.dtype, size)(grid, 32 * shape.warps, *arguments)
 
 
 def serves(query: Array, key: Array, value: Array, scale: float, *others: Array) -> bool:
@@ -507,11 +540,8 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
     q, k, v = stacked(query), stacked(key), stacked(value)
     (batches, heads, rows, size), columns = q.shape, k.shape[2]
     out, logs = empty_like(q, size), device.extension().empty((batches, heads, rows), dtypes.float32)
-    grid = -(-rows // (16 * WARPS * each(size))), batches * heads
-    kernel("forward", FORWARD, q.dtype, size)(
-        grid, 32 * WARPS, *words(out), *words(q), *words(k), *words(v), logs, heads, rows, columns, int(is_causal),
-        float(scale),
-    )  # fmt: skip
+    sizes = logs, heads, rows, columns, int(is_causal), float(scale)
+    launch("forward", FORWARD, q, rows, *words(out), *words(q), *words(k), *words(v), *sizes)
     return out.reshape(query.shape), logs.reshape(query.shape[:-1])
 
 
@@ -525,11 +555,8 @@ def gradients(
     of_q, of_k, of_v = [empty_like(x, size) for x in (q, k, v)]
     sizes = logs, shares, heads, rows, columns, int(is_causal), float(scale)
     given = *words(q), *words(k), *words(v), *words(g)
-    kernel("shares", SHARES, q.dtype, size)(
-        (-(-rows // 8), batches * heads), 256, *words(out), *words(g), shares, heads, rows
-    )
-    blocks = [(-(-count // (16 * WARPS)), batches * heads) for count in (rows, columns)]
-    kernel("of_keys", OF_KEYS, q.dtype, size)(blocks[1], 32 * WARPS, *words(of_k), *words(of_v), *given, *sizes)
-    kernel("of_queries", OF_QUERIES, q.dtype, size)(blocks[0], 32 * WARPS, *words(of_q), *given, *sizes)
+    launch("shares", SHARES, q, rows, *words(out), *words(g), shares, heads, rows)
+    launch("of_keys", OF_KEYS, q, columns, *words(of_k), *words(of_v), *given, *sizes)
+    launch("of_queries", OF_QUERIES, q, rows, *words(of_q), *given, *sizes)
     found = zip((of_q, of_k, of_v), (query, key, value), strict=True)
     return [x.reshape(like.shape) for x, like in found]
