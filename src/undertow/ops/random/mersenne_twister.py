@@ -74,6 +74,10 @@ class Mersenne:
         if "bits" in vars(self):
             self._seed(self.bits)
 
+    def apart(self) -> Mersenne:
+        """Another one, for who wants nothing but the shape of numbers."""
+        return Mersenne(self.seed)
+
     def _seed(self, bits: Any) -> None:
         numpy_random().RandomState(bits).seed(self.seed % 2**32)  # as the Twister's inventors do, and PyTorch
 
