@@ -18,7 +18,7 @@ from undertow.ops.index.index_select import index_select
 from undertow.ops.network.losses import check_reduction, reduce
 from undertow.ops.pointwise.activations import logsigmoid
 from undertow.ops.pointwise.comparison import eq, logical_and, logical_not, ne
-from undertow.ops.pointwise.elementary import sqrt
+from undertow.ops.pointwise.powers import sqrt
 from undertow.ops.pointwise.where_clamp import clamp_min, minimum, where
 from undertow.ops.reduce.cumulative import cumprod
 from undertow.ops.reduce.distances import pairwise_distance
