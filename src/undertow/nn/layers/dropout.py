@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from undertow.nn.functions import dropout
+from undertow.nn import functional as F
 from undertow.nn.module import Module
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Dropout(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout(input, self.p, self.training, self.inplace)
+        return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(AnyDropout):
@@ -51,7 +51,7 @@ class Dropout1d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout1d(input, self.p, self.training, self.inplace)
+        return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(AnyDropout):
@@ -66,7 +66,7 @@ class Dropout2d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout2d(input, self.p, self.training, self.inplace)
+        return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(AnyDropout):
@@ -81,7 +81,7 @@ class Dropout3d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout3d(input, self.p, self.training, self.inplace)
+        return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(AnyDropout):
@@ -96,7 +96,7 @@ class AlphaDropout(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.alpha_dropout(input, self.p, self.training, self.inplace)
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(AnyDropout):
@@ -111,4 +111,4 @@ class FeatureAlphaDropout(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.feature_alpha_dropout(input, self.p, self.training, self.inplace)
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -9,11 +9,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow import ops
 from undertow.backend import dtypes
 from undertow.modes import no_grad
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.value_dependent import example_by_example
+from undertow.ops.create.creation import tensor
+from undertow.ops.index.gather_scatter import gather
+from undertow.ops.pointwise.powers import logaddexp
+from undertow.ops.pointwise.where_clamp import clamp_min, where
+from undertow.ops.reduce.logsumexp import logsumexp
+from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.shape.joining import stack
+from undertow.ops.shape.padding import pad
+from undertow.ops.views.dimensions import expand, squeeze, unsqueeze
+from undertow.ops.views.splitting import unbind
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -52,7 +61,7 @@ def ctc_loss(
     if log_probs.numel() == 0:
         raise RuntimeError(f"log_probs tensor must not be empty, but has shape {list(log_probs.shape)}")
     single = log_probs.dim() == 2
-    x = ops.unsqueeze(log_probs, 1) if single else log_probs
+    x = unsqueeze(log_probs, 1) if single else log_probs
     steps, wanted = (
         lengths(input_lengths, x.shape[1], "input_lengths"),
         lengths(target_lengths, x.shape[1], "target_lengths"),
@@ -62,12 +71,12 @@ def ctc_loss(
     sequences = split_targets(targets, wanted)
     losses = -likelihoods(x, sequences, steps, blank)
     impossible = losses > -IMPOSSIBLE / 10
-    losses = ops.where(impossible, 0.0 if zero_infinity else math.inf, losses)
+    losses = where(impossible, 0.0 if zero_infinity else math.inf, losses)
     if reduction == "none":
         return losses[0] if single else losses
     if reduction == "sum":
-        return ops.sum(losses)
-    return ops.mean(losses / ops.tensor([max(n, 1) for n in wanted], dtype=x.dtype, device=x.device))
+        return losses.sum()
+    return mean(losses / tensor([max(n, 1) for n in wanted], dtype=x.dtype, device=x.device))
 
 
 def lengths(given: Any, examples: int, name: str) -> list[int]:
@@ -119,7 +128,7 @@ def likelihoods(x: Tensor, sequences: list[list[int]], steps: list[int], blank: 
     """The log-likelihood of each sequence."""
     count, longest = len(sequences), max(map(len, sequences))
     with no_grad():
-        new = lambda rows, dtype=dtypes.int64: ops.tensor(rows, dtype=dtype, device=x.device)
+        new = lambda rows, dtype=dtypes.int64: tensor(rows, dtype=dtype, device=x.device)
         states = new([interleaved(sequence, blank, longest) for sequence in sequences])
         jumps = new([may_jump(row, blank) for row in states.tolist()], dtypes.bool_)
         ends = new([[2 * len(sequence)] for sequence in sequences])
@@ -127,24 +136,20 @@ def likelihoods(x: Tensor, sequences: list[list[int]], steps: list[int], blank: 
         starts = new(
             [[k == 0 or (k == 1 and len(s) > 0) for k in range(2 * longest + 1)] for s in sequences], dtypes.bool_
         )
-    index = ops.expand(ops.unsqueeze(states, 0), (x.shape[0], count, 2 * longest + 1))
-    emissions = ops.unbind(ops.gather(x, 2, index), 0)
-    forward = ops.where(starts, emissions[0], IMPOSSIBLE)
+    index = expand(unsqueeze(states, 0), (x.shape[0], count, 2 * longest + 1))
+    emissions = unbind(gather(x, 2, index), 0)
+    forward = where(starts, emissions[0], IMPOSSIBLE)
     if min(steps) == 0:  # without a step, only the empty sequence is possible, and certain
-        at_start = ops.tensor([0.0] + [IMPOSSIBLE] * (2 * longest), dtype=x.dtype, device=x.device)
-        forward = ops.where(running > 0, forward, at_start)
+        at_start = tensor([0.0] + [IMPOSSIBLE] * (2 * longest), dtype=x.dtype, device=x.device)
+        forward = where(running > 0, forward, at_start)
     for t, emission in enumerate(emissions[1:], 1):
-        stepped = ops.pad(forward[:, :-1], (1, 0), "constant", IMPOSSIBLE)
-        jumped = (
-            ops.where(jumps, ops.pad(forward[:, :-2], (2, 0), "constant", IMPOSSIBLE), IMPOSSIBLE)
-            if longest
-            else stepped
-        )
-        reached = ops.logsumexp(ops.stack([forward, stepped, jumped], 0), 0) + emission
-        forward = ops.where(running > t, reached, forward)
-    last = ops.gather(forward, 1, ends)
-    before = ops.where(ends > 0, ops.gather(forward, 1, ops.clamp_min(ends - 1, 0)), IMPOSSIBLE)
-    return ops.squeeze(ops.logaddexp(last, before), 1)
+        stepped = pad(forward[:, :-1], (1, 0), "constant", IMPOSSIBLE)
+        jumped = where(jumps, pad(forward[:, :-2], (2, 0), "constant", IMPOSSIBLE), IMPOSSIBLE) if longest else stepped
+        reached = logsumexp(stack([forward, stepped, jumped], 0), 0) + emission
+        forward = where(running > t, reached, forward)
+    last = gather(forward, 1, ends)
+    before = where(ends > 0, gather(forward, 1, clamp_min(ends - 1, 0)), IMPOSSIBLE)
+    return squeeze(logaddexp(last, before), 1)
 
 
 def interleaved(sequence: list[int], blank: int, longest: int) -> list[int]:

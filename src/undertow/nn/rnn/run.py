@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from undertow import ops
 from undertow.backend import cpu
 from undertow.modes import current
-from undertow.nn.functions.rnn.lstm_node import LSTMRecurrence
-from undertow.nn.functions.rnn.rnn_gru_node import GRURecurrence, RNNRecurrence
-from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step, run_packed, run_steps
+from undertow.nn.rnn.lstm_node import LSTMRecurrence
+from undertow.nn.rnn.rnn_gru_node import GRURecurrence, RNNRecurrence
+from undertow.nn.rnn.steps import Step, gru_step, lstm_step, rnn_step, run_packed, run_steps
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
-from undertow.nn.functions.rnn.run import Weights, run_layers
-from undertow.nn.functions.rnn.steps import gru_step, lstm_step, rnn_step
+from undertow.nn.rnn.run import Weights, run_layers
+from undertow.nn.rnn.steps import gru_step, lstm_step, rnn_step
 from undertow.tensor import Tensor
 
 

@@ -1,4 +1,4 @@
-"""Distributions of vectors."""
+"""Normal distributions of vectors."""
 
 from __future__ import annotations
 
@@ -17,83 +17,6 @@ from undertow.tensor import Size
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
-
-
-def sum_last(value: Tensor, dims: int) -> Tensor:
-    """The sum over the last dimensions."""
-    return value.sum(tuple(range(-dims, 0))) if dims else value
-
-
-class Independent(Distribution):
-    """The last dimensions of a batch of distributions taken together as one value.
-
-    >>> import undertow as ut
-    >>> ut.distributions.Independent(ut.distributions.Normal(ut.zeros(3), ut.ones(3)), 1).log_prob(ut.zeros(3))
-    tensor(-2.7568)
-    """
-
-    def __init__(
-        self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
-    ) -> None:
-        shape, dims = base_distribution.batch_shape, reinterpreted_batch_ndims
-        if dims > len(shape):
-            raise ValueError(
-                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
-                f"{dims} vs {len(shape)}"
-            )
-        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, dims
-        split = len(shape) - dims
-        super().__init__(shape[:split], (*shape[split:], *base_distribution.event_shape), validate_args)
-
-    @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
-        return bool(self.base_dist.has_rsample)
-
-    @property
-    def support(self) -> Constraint:
-        inner = self.base_dist.support
-        return constraints.independent(inner, self.reinterpreted_batch_ndims)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Any:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
-
-    @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
-        return not self.reinterpreted_batch_ndims and bool(self.base_dist.has_enumerate_support)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Independent:
-        made: Independent = super().expand(batch_shape, _instance)
-        made.base_dist = self.base_dist.expand((*batch_shape, *self._event_shape[: self.reinterpreted_batch_ndims]))
-        return made
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        if self.reinterpreted_batch_ndims:
-            raise NotImplementedError("Enumeration over cartesian product is not implemented")
-        return self.base_dist.enumerate_support(expand)
-
-    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.base_dist.sample(sample_shape)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
-
-    def entropy(self) -> Tensor:
-        return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
-
-    def __repr__(self) -> str:
-        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
 
 
 class MultivariateNormal(Distribution):
@@ -215,3 +138,90 @@ class MultivariateNormal(Distribution):
     def entropy(self) -> Tensor:
         entropy = 0.5 * self._event_shape[0] * (1 + math.log(2 * math.pi)) + self.half_log_det()
         return ops.expand(entropy, tuple(self._batch_shape))
+
+
+class LowRankMultivariateNormal(Distribution):
+    """The normal distribution of vectors with covariance `cov_factor @ cov_factor.T + diag(cov_diag)`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.LowRankMultivariateNormal(ut.zeros(2), ut.ones(2, 1), ut.ones(2)).covariance_matrix
+    tensor([[2., 1.],
+            [1., 2.]])
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "loc": constraints.real_vector,
+        "cov_factor": constraints.independent(constraints.real, 2),
+        "cov_diag": constraints.independent(constraints.positive, 1),
+    }
+    support: Any = constraints.real_vector
+    has_rsample = True
+
+    def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any, validate_args: Any = None) -> None:
+        if loc.dim() < 1 or cov_factor.dim() < 2:
+            raise ValueError(
+                "loc must be at least one-dimensional, and cov_factor at least two-dimensional, with optional leading "
+                "batch dimensions"
+            )
+        size, rank = cov_factor.shape[-2:]
+        if loc.shape[-1] != size or cov_diag.shape[-1] != size:
+            raise ValueError(f"loc and cov_diag must be vectors of the {size} rows of cov_factor")
+        batch = ops.broadcast_tensors(loc[..., 0], cov_factor[..., 0, 0], cov_diag[..., 0])[0].shape
+        self.loc, self.cov_diag = loc.expand((*batch, size)), cov_diag.expand((*batch, size))
+        self.cov_factor = cov_factor.expand((*batch, size, rank))
+        super().__init__(batch, (size,), validate_args)
+
+    @property
+    def _capacitance_tril(self) -> Any:
+        """The Cholesky factor of I + W^T D^-1 W."""
+        scaled = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
+        identity = ops.eye(self.cov_factor.shape[-1], dtype=scaled.dtype, device=scaled.device)
+        return ops.linalg_cholesky(scaled @ self.cov_factor + identity)
+
+    @property
+    def mean(self) -> Any:
+        return self.loc
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+    @lazy_property
+    def variance(self) -> Any:
+        return self.cov_factor.pow(2).sum(-1) + self.cov_diag
+
+    @lazy_property
+    def covariance_matrix(self) -> Any:
+        return self.cov_factor @ self.cov_factor.mT + ops.diag_embed(self.cov_diag)
+
+    @lazy_property
+    def scale_tril(self) -> Any:
+        return ops.linalg_cholesky(self.covariance_matrix)
+
+    @lazy_property
+    def precision_matrix(self) -> Any:
+        return ops.linalg_inv(self.covariance_matrix)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        shape = self._extended_shape(sample_shape)
+        factors = noise(self.loc, (*shape[:-1], self.cov_factor.shape[-1]))
+        return (
+            self.loc
+            + (self.cov_factor @ factors.unsqueeze(-1)).squeeze(-1)
+            + self.cov_diag.sqrt() * noise(self.loc, shape)
+        )
+
+    def _log_det(self) -> Any:
+        diagonal = ops.diagonal(self._capacitance_tril, 0, -2, -1)
+        return 2 * diagonal.log().sum(-1) + self.cov_diag.log().sum(-1)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        difference = value - self.loc
+        scaled = (self.cov_factor.mT / self.cov_diag.unsqueeze(-2)) @ difference.unsqueeze(-1)
+        solved = ops.linalg_solve_triangular(self._capacitance_tril, scaled, upper=False).squeeze(-1)
+        distance = (difference.pow(2) / self.cov_diag).sum(-1) - solved.pow(2).sum(-1)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + self._log_det() + distance)
+
+    def entropy(self) -> Any:
+        return 0.5 * (self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._log_det())

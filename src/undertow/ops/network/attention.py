@@ -5,12 +5,27 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow import ops
 from undertow.backend import dtypes
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+from undertow.ops.create.creation import ones
+from undertow.ops.create.like import new_zeros, zeros_like
+from undertow.ops.index.masks import masked_fill
+from undertow.ops.linalg.matmul import bmm, matmul
+from undertow.ops.network.dropout import dropout
 from undertow.ops.network.fused_attention import fused_attention, is_plain_attention
+from undertow.ops.network.linear import linear
+from undertow.ops.network.softmax import _safe_softmax, softmax
+from undertow.ops.pointwise.comparison import logical_not
+from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.shape.joining import cat
+from undertow.ops.shape.padding import pad
+from undertow.ops.shape.repeat import repeat, repeat_interleave
+from undertow.ops.shape.triangles_and_diagonals import tril
+from undertow.ops.views.dimensions import expand, squeeze, transpose, unsqueeze
+from undertow.ops.views.reshape import reshape
+from undertow.ops.views.splitting import chunk
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -43,27 +58,27 @@ def scaled_dot_product_attention(
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:
         repeats = query.shape[-3] // key.shape[-3]
-        key, value = (ops.repeat_interleave(x, repeats, -3) for x in (key, value))
+        key, value = (repeat_interleave(x, repeats, -3) for x in (key, value))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if attn_mask is None and dropout_p == 0 and is_plain_attention(query, key, value):
         return fused_attention(query, key, value, is_causal, scale)[0]
-    scores = ops.matmul(query * scale, ops.transpose(key, -2, -1))
+    scores = matmul(query * scale, transpose(key, -2, -1))
     mask = causal_mask(scores) if is_causal else attn_mask
     if mask is not None:
-        scores = scores + (additive(ops.logical_not(mask), scores.dtype) if mask.dtype == dtypes.bool_ else mask)
-    weights = ops.softmax(scores, -1) if attn_mask is None else ops._safe_softmax(scores, -1)
-    return ops.matmul(ops.dropout(weights, dropout_p) if dropout_p > 0 else weights, value)
+        scores = scores + (additive(logical_not(mask), scores.dtype) if mask.dtype == dtypes.bool_ else mask)
+    weights = softmax(scores, -1) if attn_mask is None else _safe_softmax(scores, -1)
+    return matmul(dropout(weights, dropout_p) if dropout_p > 0 else weights, value)
 
 
 def causal_mask(scores: Any) -> Any:
     rows, columns = scores.shape[-2:]
-    return ops.tril(ops.ones((rows, columns), dtype=dtypes.bool_, device=scores.device))
+    return tril(ones((rows, columns), dtype=dtypes.bool_, device=scores.device))
 
 
 def additive(forbidden: Tensor, dtype: DType) -> Tensor:
     """-inf where a place is forbidden, else 0."""
     with no_grad():
-        return ops.masked_fill(ops.zeros_like(forbidden, dtype=dtype), forbidden, -math.inf)
+        return masked_fill(zeros_like(forbidden, dtype=dtype), forbidden, -math.inf)
 
 
 def canonical_mask(mask: Tensor | None, name: str, dtype: DType) -> Tensor | None:
@@ -108,18 +123,18 @@ def projected(
     """Queries, keys and values through their linear layers; in one product where they are the same tensor."""
     if weights is None:
         if query is key and key is value:
-            q, k, v = ops.chunk(ops.linear(query, packed_weight, packed_bias), 3, -1)
+            q, k, v = chunk(linear(query, packed_weight, packed_bias), 3, -1)
             return q, k, v
-        weights = ops.chunk(packed_weight, 3)
-    biases = (None, None, None) if packed_bias is None else ops.chunk(packed_bias, 3)
-    q, k, v = (ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+        weights = chunk(packed_weight, 3)
+    biases = (None, None, None) if packed_bias is None else chunk(packed_bias, 3)
+    q, k, v = (linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
     return q, k, v
 
 
 def heads_of(x: Tensor, count: int) -> Tensor:
     """(length, examples, count * size) -> (examples * count, length, size)."""
     length, examples, size = x.shape
-    return ops.transpose(ops.reshape(x, (length, examples * count, size // count)), 0, 1)
+    return transpose(reshape(x, (length, examples * count, size // count)), 0, 1)
 
 
 def check_mask_size(attn_mask: Tensor | None, rows: int, heads: int, columns: int) -> Tensor | None:
@@ -131,7 +146,7 @@ def check_mask_size(attn_mask: Tensor | None, rows: int, heads: int, columns: in
         raise RuntimeError(
             f"The shape of the {attn_mask.dim()}D attn_mask is {attn_mask.shape}, but should be {expected}."
         )
-    return ops.unsqueeze(attn_mask, 0) if attn_mask.dim() == 2 else attn_mask
+    return unsqueeze(attn_mask, 0) if attn_mask.dim() == 2 else attn_mask
 
 
 def with_padding(
@@ -144,8 +159,8 @@ def with_padding(
         raise AssertionError(
             f"Expected key_padding_mask of shape {(examples, columns)}, but got {tuple(key_padding_mask.shape)}"
         )
-    wide = ops.expand(ops.reshape(key_padding_mask, (examples, 1, 1, columns)), (examples, num_heads, 1, columns))
-    wide = ops.reshape(wide, (examples * num_heads, 1, columns))
+    wide = expand(reshape(key_padding_mask, (examples, 1, 1, columns)), (examples, num_heads, 1, columns))
+    wide = reshape(wide, (examples * num_heads, 1, columns))
     return wide if attn_mask is None else attn_mask + wide
 
 
@@ -153,8 +168,8 @@ def longer_keys(
     k: Tensor, v: Tensor, masks: list[Any], more_k: Tensor, more_v: Tensor, dim: int
 ) -> tuple[Any, Any, list[Any]]:
     """One more key and value behind the others, which every query may see."""
-    masks = [None if mask is None else ops.pad(mask, (0, 1)) for mask in masks]
-    return ops.cat([k, more_k], dim), ops.cat([v, more_v], dim), masks
+    masks = [None if mask is None else pad(mask, (0, 1)) for mask in masks]
+    return cat([k, more_k], dim), cat([v, more_v], dim), masks
 
 
 def multi_head_attention_forward(
@@ -197,10 +212,10 @@ def multi_head_attention_forward(
         )
     if not is_batched:
         same_k, same_v = key is query, value is key
-        query = ops.unsqueeze(query, 1)
-        key = query if same_k else ops.unsqueeze(key, 1)
-        value = key if same_v else ops.unsqueeze(value, 1)
-        key_padding_mask = None if key_padding_mask is None else ops.unsqueeze(key_padding_mask, 0)
+        query = unsqueeze(query, 1)
+        key = query if same_k else unsqueeze(key, 1)
+        value = key if same_v else unsqueeze(value, 1)
+        key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
     rows, examples, embed_dim = query.shape
     check_sizes(embed_dim, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
     masks = [
@@ -210,23 +225,23 @@ def multi_head_attention_forward(
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = projected(query, key, value, weights, in_proj_weight, in_proj_bias)
     if bias_k is not None:
-        more_k, more_v = (ops.repeat(bias, 1, examples, 1) for bias in (bias_k, bias_v))
+        more_k, more_v = (repeat(bias, 1, examples, 1) for bias in (bias_k, bias_v))
         k, v, masks = longer_keys(k, v, masks, more_k, more_v, 0)
     q = heads_of(q, num_heads)
     k = heads_of(k, num_heads) if static_k is None else static_k
     v = heads_of(v, num_heads) if static_v is None else static_v
     if add_zero_attn:
-        none = ops.new_zeros(k, (k.shape[0], 1, k.shape[2]))
+        none = new_zeros(k, (k.shape[0], 1, k.shape[2]))
         k, v, masks = longer_keys(k, v, masks, none, none, 1)
     mask = with_padding(masks[0], masks[1], examples, num_heads, k.shape[1])
     out, found = weighed_values(q, k, v, mask, dropout_p if training else 0.0, need_weights)
-    out = ops.reshape(ops.transpose(out, 0, 1), (rows, examples, embed_dim))
-    out = ops.linear(out, out_proj_weight, out_proj_bias)
+    out = reshape(transpose(out, 0, 1), (rows, examples, embed_dim))
+    out = linear(out, out_proj_weight, out_proj_bias)
     if need_weights:
-        found = ops.reshape(found, (examples, num_heads, rows, k.shape[1]))
-        found = ops.mean(found, 1) if average_attn_weights else found
-        found = found if is_batched else ops.squeeze(found, 0)
-    return (out if is_batched else ops.squeeze(out, 1)), (found if need_weights else None)
+        found = reshape(found, (examples, num_heads, rows, k.shape[1]))
+        found = mean(found, 1) if average_attn_weights else found
+        found = found if is_batched else squeeze(found, 0)
+    return (out if is_batched else squeeze(out, 1)), (found if need_weights else None)
 
 
 def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Tensor, separate: bool) -> None:
@@ -245,11 +260,11 @@ def weighed_values(
 ) -> tuple[Any, Any]:
     if mask is None and dropout_p == 0 and not need_weights and is_plain_attention(q, k, v):
         return fused_attention(q, k, v, False, math.sqrt(1 / q.shape[-1]))[0], None
-    scores = ops.bmm(q * math.sqrt(1 / q.shape[-1]), ops.transpose(k, -2, -1))
+    scores = bmm(q * math.sqrt(1 / q.shape[-1]), transpose(k, -2, -1))
     if mask is not None:
         scores = scores + mask
     # as in PyTorch, a query that sees nothing gets zeros, or NaN if the weights are asked for
-    weights = ops.softmax(scores, -1) if mask is None or need_weights else ops._safe_softmax(scores, -1)
+    weights = softmax(scores, -1) if mask is None or need_weights else _safe_softmax(scores, -1)
     if dropout_p > 0:
-        weights = ops.dropout(weights, dropout_p)
-    return ops.bmm(weights, v), weights
+        weights = dropout(weights, dropout_p)
+    return bmm(weights, v), weights

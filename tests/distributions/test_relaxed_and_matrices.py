@@ -1,4 +1,4 @@
-"""The distributions that few programs use, against PyTorch's."""
+"""Relaxed distributions, distributions of matrices, of directions and of ratios, against PyTorch's."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from undertow.autograd.function import Function
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.kernels import lstm_step, lstm_step_gradient
 from undertow.modes import current
-from undertow.nn.functions.rnn import steps
-from undertow.nn.functions.rnn.rnn_gru_node import before, recorded_gradients
+from undertow.nn.rnn import steps
+from undertow.nn.rnn.rnn_gru_node import before, recorded_gradients
 from undertow.ops.network.row_kernels import row_kernel
 from undertow.tensor import Tensor
 

@@ -17,7 +17,7 @@ from undertow.autograd.backward import grad
 from undertow.autograd.function import Function
 from undertow.backend.interface import Array, Namespace
 from undertow.modes import current, enable_grad
-from undertow.nn.functions.rnn.steps import gru_step, rnn_step, run_steps
+from undertow.nn.rnn.steps import gru_step, rnn_step, run_steps
 from undertow.tensor import Tensor
 
 

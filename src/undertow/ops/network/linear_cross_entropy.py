@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow import ops
+from undertow.ops.network.cross_entropy import cross_entropy
+from undertow.ops.network.linear import linear
+from undertow.ops.views.reshape import reshape
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -41,11 +43,11 @@ def linear_cross_entropy(
     if tuple(target.shape) == logits_shape and ignore_index is not None:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     count = math.prod(outputs, start=classes)
-    bias = None if linear_bias is None else ops.reshape(linear_bias, (count,))
-    logits = ops.linear(input, ops.reshape(linear_weight, (count, linear_weight.shape[-1])), bias)
+    bias = None if linear_bias is None else reshape(linear_bias, (count,))
+    logits = linear(input, reshape(linear_weight, (count, linear_weight.shape[-1])), bias)
     ignored = -100 if ignore_index is None else ignore_index
-    return ops.cross_entropy(
-        ops.reshape(logits, logits_shape), target, weight=weight, reduction=reduction, ignore_index=ignored,
+    return cross_entropy(
+        reshape(logits, logits_shape), target, weight=weight, reduction=reduction, ignore_index=ignored,
         label_smoothing=label_smoothing,
     )  # fmt: skip
 
