@@ -23,12 +23,15 @@ from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
 from undertow.instrument.nodes import node_of, place_of, saved_bytes
-from undertow.instrument.profiler.composites import CompositeCalls
+from undertow.instrument.profiler.composites import Switch
+from undertow.instrument.profiler.monitoring import Monitor
+from undertow.instrument.profiler.stand_ins import StandIns
 from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
 OPERATION, NODE, MODULE, SPAN, COMPOSITE, EXCHANGE = range(6)
+composites: Switch = Monitor() if sys.version_info >= (3, 12) else StandIns()
 #: in the place of a thread's number, for exchanges between processes
 EXCHANGES = 0
 
@@ -81,9 +84,9 @@ class Recorder:
         self.rows_for_core = (
             None if self.is_detailed or most_rows < sys.maxsize or sys.platform != "linux" else self.rows
         )
-        self.composites = CompositeCalls(self.composite_ended, slowly=self.is_detailed)
         self.begin = self.end = self.wall = 0
         self._token: Any = None
+        self._composites: Any = None
 
     def start(self) -> None:
         if recorder_of_thread() is not None:
@@ -99,10 +102,10 @@ class Recorder:
         if self.allocations is not None:
             self.allocations.start()
         self.begin, self.wall = perf_counter_ns(), time_ns()
-        self.composites.start()
+        self._composites = composites.listen(self.composite_ended)
 
     def stop(self) -> None:
-        self.composites.stop()
+        composites.forget(self._composites)
         self.end = perf_counter_ns()
         if self.allocations is not None:
             self.allocations.stop()
