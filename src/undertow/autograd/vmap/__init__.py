@@ -17,6 +17,7 @@ from undertow.autograd.batched_tensor import BatchedTensor as BatchedTensor
 from undertow.autograd.batched_tensor import VmapError as VmapError
 from undertow.autograd.interceptors.stack import active, entered, under
 from undertow.autograd.vmap.level import VmapLevel
+from undertow.long_loops import long_loop
 from undertow.modes import State, state_variable
 from undertow.ops import REGISTRY
 from undertow.ops.random.generator import get_rng_state, set_rng_state
@@ -198,7 +199,8 @@ class _Call:
         """The outputs of one chunk after the other, joined."""
         found, spec = [], None
         state = get_rng_state() if self.randomness == "same" else None
-        for start in range(0, self.size, chunk_size):
+        starts = range(0, self.size, chunk_size)
+        for start in long_loop(starts, len(starts), "vmap"):
             size = min(chunk_size, self.size - start)
             if state is not None:
                 set_rng_state(state)  # so that every chunk draws the same numbers

@@ -11,6 +11,7 @@ from undertow.autograd.functional.rows_and_columns import Columns, Rows, size_of
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.interop.scipy.sparse import coordinates, is_sparse
+from undertow.long_loops import long_loop
 from undertow.tensor import Tensor
 
 #: how many lines of a Jacobian are probed at a time
@@ -114,7 +115,8 @@ def _probed(func: Callable[..., Any], given: Tensors, chunk_size: int) -> Sparsi
     shape = size_of(by_rows.seeded), size_of(given)
     lines: Rows | Columns = by_rows if shape[0] <= shape[1] else Columns(func, given, False)
     first, second = [], []
-    for start in range(0, size_of(lines.seeded), chunk_size):
+    starts = range(0, size_of(lines.seeded), chunk_size)
+    for start in long_loop(starts, len(starts), "sparsity pattern"):
         stop = min(start + chunk_size, size_of(lines.seeded))
         basis = cpu.eye(stop - start, size_of(lines.seeded), start)
         for seeds in (basis, basis * 1j) if any([t.dtype.kind == "c" for t in lines.seeded]) else (basis,):
