@@ -107,6 +107,33 @@ def test_nothing_is_left_of_following_composites() -> None:
         assert not any(map(sys.monitoring.get_tool, (3, 4)))
 
 
+# ---- steps of optimizers
+
+
+def test_steps_of_optimizers_are_named_as_in_pytorch() -> None:
+    w = ut.ones(2, requires_grad=True)
+    first, second = ut.optim.SGD([w], lr=0.1), ut.optim.LBFGS([w], max_iter=2)
+
+    def closure() -> Any:
+        second.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    with profile() as prof:
+        with contextlib.suppress(TypeError):
+            second.step()  # no closure: it leaves nothing behind
+        first.step()
+        second.step(closure)
+        thread = threading.Thread(target=first.step)  # that is not seen
+        thread.start()
+        thread.join()
+    first.step()
+    steps = [event for event in prof.events() if event.is_user_annotation]
+    assert [event.name for event in steps] == ["Optimizer.step#SGD.step", "Optimizer.step#LBFGS.step"]
+    assert "aten::mul" in [child.name for child in steps[1].cpu_children]
+
+
 # ---- what is seen
 
 

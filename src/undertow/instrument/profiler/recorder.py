@@ -23,6 +23,7 @@ from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
 from undertow.instrument.nodes import node_of, place_of, saved_bytes
+from undertow.instrument.optimizer_steps import OptimizerSteps
 from undertow.instrument.profiler.composites import Switch
 from undertow.instrument.profiler.monitoring import Monitor
 from undertow.instrument.profiler.stand_ins import StandIns
@@ -79,6 +80,7 @@ class Recorder:
         self.threads: dict[int, tuple[int, str]] = {}
         self.allocations = Allocations() if profile_memory else None
         self.modules = ModuleCalls(self.module_ended) if with_modules else None
+        self.steps = OptimizerSteps(self.step_ended)
         self.paths: dict[int, str] = {}  # of modules, by the number of the node
         self.is_detailed = record_shapes or with_stack or profile_memory
         self.rows_for_core = (
@@ -99,6 +101,7 @@ class Recorder:
         enter(Profiled(self))
         if self.modules is not None:
             self.modules.start()
+        self.steps.start()
         if self.allocations is not None:
             self.allocations.start()
         self.begin, self.wall = perf_counter_ns(), time_ns()
@@ -109,6 +112,7 @@ class Recorder:
         self.end = perf_counter_ns()
         if self.allocations is not None:
             self.allocations.stop()
+        self.steps.stop()
         if self.modules is not None:
             self.modules.stop()
         leave(Profiled, lambda found: found.recorder is self)
@@ -153,6 +157,10 @@ class Recorder:
         self.rows.append(
             (COMPOSITE, op.name, begin, end, self.note_thread(), None, user.f_code, user.f_lasti, shapes, more)
         )
+
+    def step_ended(self, optimizer: Any, begin: int) -> None:
+        if recorder_of_thread() is self:
+            self.span_ended(f"Optimizer.step#{type(optimizer).__name__}.step", begin, None)
 
     def module_ended(self, call: ModuleCall, end: int) -> None:
         more = {"class": call.class_name}
