@@ -47,7 +47,18 @@ class IterDataPipe(_Chained, IterableDataset):
 
 
 class MapDataPipe(_Chained, Dataset):
-    """Examples by their keys, from another pipe perhaps."""
+    """Examples by their keys, from another pipe perhaps.
+
+    >>> import undertow as ut
+    >>> class Squares(ut.data.MapDataPipe):
+    ...     def __getitem__(self, key):
+    ...         return key * key
+    ...
+    ...     def __len__(self):
+    ...         return 3
+    >>> [Squares()[k] for k in range(3)]
+    [0, 1, 4]
+    """
 
     functions: ClassVar[dict[str, Any]] = {}
 

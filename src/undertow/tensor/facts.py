@@ -136,7 +136,12 @@ def python_number(self: Tensor, complex_: bool = False) -> Any:
 
 
 def to_bool(self: Tensor) -> bool:
-    """`bool(tensor)`, of a single element."""
+    """`bool(tensor)`, of a single element.
+
+    >>> import undertow as ut
+    >>> ut.is_nonzero(ut.tensor([1.0]))
+    True
+    """
     size = self._array.size
     if size != 1:
         what = "no values" if size == 0 else "more than one value"
@@ -420,7 +425,12 @@ def get_device(self: Tensor) -> int:
 
 
 def is_distributed(self: Tensor) -> bool:
-    """False: a tensor is in one process."""
+    """False: a tensor is in one process.
+
+    >>> import undertow as ut
+    >>> ut.ones(2).is_distributed()
+    False
+    """
     return False
 
 

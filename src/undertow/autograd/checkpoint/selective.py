@@ -16,7 +16,12 @@ from undertow.ops import REGISTRY
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy may answer. There is no compiler here to overrule it, so MUST and PREFER mean the same."""
+    """What a policy may answer. There is no compiler here to overrule it, so MUST and PREFER mean the same.
+
+    >>> import undertow as ut
+    >>> [policy.name for policy in ut.utils.checkpoint.CheckpointPolicy]
+    ['MUST_SAVE', 'PREFER_SAVE', 'MUST_RECOMPUTE', 'PREFER_RECOMPUTE']
+    """
 
     MUST_SAVE = 0
     PREFER_SAVE = 1

@@ -17,7 +17,6 @@ from undertow.autograd.batched_tensor import BatchedTensor as BatchedTensor
 from undertow.autograd.batched_tensor import VmapError as VmapError
 from undertow.autograd.interceptors.stack import active, entered, under
 from undertow.autograd.vmap.level import VmapLevel
-from undertow.long_loops import long_loop
 from undertow.modes import State, state_variable
 from undertow.ops import REGISTRY
 from undertow.ops.random.generator import get_rng_state, set_rng_state
@@ -197,6 +196,8 @@ class _Call:
 
     def run_in_chunks(self, chunk_size: int, kwargs: dict[str, Any]) -> Any:
         """The outputs of one chunk after the other, joined."""
+        from undertow.long_loops import long_loop
+
         found, spec = [], None
         state = get_rng_state() if self.randomness == "same" else None
         starts = range(0, self.size, chunk_size)

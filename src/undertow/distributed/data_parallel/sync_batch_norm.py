@@ -21,6 +21,11 @@ class SyncBatchNorm(BatchNorm):
     momentum       as in BatchNorm1d
 
     One exchange forward and one back: means, sums of squares and counts of all are joined in each process.
+
+    >>> import undertow as ut
+    >>> norm = ut.nn.SyncBatchNorm.convert_sync_batchnorm(ut.nn.BatchNorm1d(2))
+    >>> type(norm).__name__
+    'SyncBatchNorm'
     """
 
     allowed_dims = (2, 3, 4, 5)

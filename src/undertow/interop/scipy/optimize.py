@@ -52,6 +52,11 @@ class FlatFunction:
     function(x)        fun(x) and jac(x) together, for `jac=True`
 
     Further arguments, as from the optimizer's `args=`, go to `f` behind the parameters.
+
+    >>> import undertow as ut
+    >>> f = ut.interop.value_and_jac(lambda x: (x * x).sum())
+    >>> f.jac([1.0, 2.0])
+    array([2., 4.])
     """
 
     def __init__(self, f: Callable[..., Any], example: Any, allow_nan: bool) -> None:

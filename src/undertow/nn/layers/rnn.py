@@ -36,6 +36,11 @@ class RNNBase(Module):
     dropout        the probability of being dropped
     bidirectional  whether the sequence is read backwards, too
     proj_size      the state is projected to this size
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.RNNBase("GRU", 3, 2)
+    >>> [name for name, _ in layer.named_parameters()]
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
 
     def __init__(

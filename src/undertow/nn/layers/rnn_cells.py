@@ -23,6 +23,10 @@ class RNNCellBase(Module):
     input_size   features of the input, its last dimension
     hidden_size  features of the state
     bias         whether something learned is added
+
+    >>> import undertow as ut
+    >>> isinstance(ut.nn.LSTMCell(3, 2), ut.nn.RNNCellBase)
+    True
     """
 
     weight_ih: Any

@@ -309,6 +309,15 @@ class ZeroPadding:
         return str(self.padding)
 
 
+KINDS_OF_PADDING = {
+    "ConstantPad": "Padding with one value",
+    "ZeroPad": "Padding with zeros",
+    "ReflectionPad": "Padding by reflection: what lies inside of the border, in reverse, without the border itself",
+    "ReplicationPad": "Padding with the border's own elements, again and again",
+    "CircularPad": "Padding with what is at the other end",
+}
+
+
 def padding_layers() -> dict[str, type]:
     """ConstantPad1d, ..., ZeroPad3d: each kind of padding in one, two and three dimensions."""
     made: dict[str, type] = {}
@@ -327,7 +336,14 @@ def padding_layers() -> dict[str, type]:
 
 
 def padding_layer(kind: str, dims: int, bases: tuple[type, ...], mode: str) -> type:
-    doc = f"{kind.removesuffix('Pad')} padding of the last {dims} dimension(s)."
+    value = ", 9.0" if kind == "ConstantPad" else ""
+    doc = (
+        f"{KINDS_OF_PADDING[kind]}, on both sides of the last {'dimension' if dims == 1 else f'{dims} dimensions'}.\n\n"
+        f"padding  how much: one number, or {2 * dims}: before and behind, the last dimension first\n"
+        f"{'value    what is added' if value else ''}\n\n"
+        f"Shapes: (N, C{', L' * dims}) or (C{', L' * dims}); L grows by what is added.\n\n"
+        f"Example: `ut.nn.{kind}{dims}d(1{value})(ut.ones(1{', 2' * dims})).shape`"
+    )
     return type(f"{kind}{dims}d", bases, {"dims": dims, "mode": mode, "__module__": __name__, "__doc__": doc})
 
 

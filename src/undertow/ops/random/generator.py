@@ -127,7 +127,12 @@ def manual_seed(seed: Any) -> Generator:
 
 
 def seed() -> int:
-    """Seed the default generator with a number that nobody can foresee, and return it."""
+    """Seed the default generator with a number that nobody can foresee, and return it.
+
+    >>> import undertow as ut
+    >>> ut.seed() == ut.initial_seed()
+    True
+    """
     return _default_here().seed()
 
 

@@ -22,6 +22,11 @@ class SparsityPattern:
     """Where a matrix may have entries: their rows and columns, each pair once, by rows; and its shape.
 
     plans   what was found out about the pattern, so that it is found out once
+
+    >>> import undertow as ut
+    >>> pattern = ut.autograd.functional.sparsity_pattern(ut.sin, ut.ones(3))
+    >>> pattern.shape, len(pattern.rows)
+    ((3, 3), 3)
     """
 
     __slots__ = ("cols", "plans", "rows", "shape")
