@@ -17,8 +17,10 @@ from undertow.tensor import Tensor
 class SyncBatchNorm(BatchNorm):
     """Every channel by its mean and variance over the examples of all processes.
 
-    process_group  the processes; all if None
-    momentum       as in BatchNorm1d
+    num_features                      channels of the input
+    eps, affine, track_running_stats  as in BatchNorm1d
+    process_group                     the processes; all if None
+    momentum                          as in BatchNorm1d
 
     One exchange forward and one back: means, sums of squares and counts of all are joined in each process.
 

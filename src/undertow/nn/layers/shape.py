@@ -20,6 +20,8 @@ class Flatten(Module):
     start_dim  the first dimension to be joined
     end_dim    the last one
 
+    Shapes: any with these dimensions.
+
     >>> import undertow as ut
     >>> ut.nn.Flatten()(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 256])
@@ -41,6 +43,8 @@ class Unflatten(Module):
 
     dim               the dimension that becomes several
     unflattened_size  the sizes it becomes
+
+    Shapes: any with these dimensions.
 
     >>> import undertow as ut
     >>> ut.nn.Unflatten(1, (2, 2))(ut.ones(3, 4)).shape
@@ -133,6 +137,8 @@ class PixelShuffle(Module):
 
     upscale_factor  how much larger images become
 
+    Shapes: (..., C r^2, H, W) to (..., C, H r, W r), where r is upscale_factor.
+
     >>> import undertow as ut
     >>> ut.nn.PixelShuffle(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 1, 16, 16])
@@ -154,6 +160,8 @@ class PixelUnshuffle(Module):
 
     downscale_factor  how much smaller images become
 
+    Shapes: (..., C, H r, W r) to (..., C r^2, H, W), where r is downscale_factor.
+
     >>> import undertow as ut
     >>> ut.nn.PixelUnshuffle(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 16, 4, 4])
@@ -174,6 +182,8 @@ class ChannelShuffle(Module):
     """Channels dealt out to groups and put together again.
 
     groups  how many groups of channels take turns
+
+    Shapes: (N, C, ...); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.ChannelShuffle(2)(ut.arange(4.0).reshape(1, 4, 1)).flatten()
@@ -198,6 +208,8 @@ class Upsample(Module):
     scale_factor   how much larger the result is
     mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
     align_corners  whether the outermost points of both lie on each other
+
+    Shapes: (N, C, L), (N, C, H, W) or (N, C, D, H, W); the last sizes become size, or scale_factor times their own.
 
     >>> import undertow as ut
     >>> ut.nn.Upsample(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
@@ -237,6 +249,8 @@ class UpsamplingNearest2d(Upsample):
     size          the size of the result
     scale_factor  how much larger the result is
 
+    Shapes: (N, C, H, W); the last sizes become size, or scale_factor times their own.
+
     >>> import undertow as ut
     >>> ut.nn.UpsamplingNearest2d(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 16, 16])
@@ -251,6 +265,8 @@ class UpsamplingBilinear2d(Upsample):
 
     size          the size of the result
     scale_factor  how much larger the result is
+
+    Shapes: (N, C, H, W); the last sizes become size, or scale_factor times their own.
 
     >>> import undertow as ut
     >>> ut.nn.UpsamplingBilinear2d(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
