@@ -172,9 +172,13 @@ HELPERS = set(
 )
 
 
+#: what a module loads when it is first asked for, and `dir` therefore does not tell
+LATER = {"undertow.cuda": ["Event", "Stream", "stream"]}
+
+
 def public_names(place: Any) -> list[str]:
     listed = LISTED.get(getattr(place, "__name__", ""), getattr(place, "__all__", None))
-    names = sorted(listed if listed is not None else dir(place))
+    names = sorted(listed if listed is not None else [*dir(place), *LATER.get(getattr(place, "__name__", ""), [])])
     own = [name for name in names if not name.startswith("_")]
     if listed is not None or inspect.isclass(place):
         return [name for name in own if name not in HELPERS]
