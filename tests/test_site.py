@@ -96,16 +96,11 @@ PAGES_WITH_PROGRAMS = ("distributed.md", "rpc.md", "distributed-autograd.md")
 
 #: what only other entries show: settings of a whole machine, what subclasses of ours write, what is not there
 WITHOUT_EXAMPLE = """
-    undertow.OutOfMemoryError undertow.Operation undertow.SymBool undertow.SymFloat undertow.dtype undertow.from_file
-    undertow.layout undertow.load_ipython_extension undertow.memory_format undertow.set_cpu_allocator
-    undertow.Tensor.cuda undertow.Tensor.pin_memory undertow.Tensor.share_memory_
-    undertow.utils.checkpoint.GraphExecGroup undertow.utils.checkpoint.SelectiveCheckpointContext
-    undertow.nn.Module.cuda undertow.nn.Module.register_backward_hook undertow.nn.Module.set_extra_state
-    undertow.nn.utils.rnn.PackedFields
+    undertow.OutOfMemoryError undertow.SymBool undertow.SymFloat undertow.from_file undertow.load_ipython_extension
+    undertow.set_cpu_allocator undertow.Tensor.cuda undertow.Tensor.pin_memory undertow.Tensor.share_memory_
+    undertow.nn.Module.cuda undertow.nn.Module.register_backward_hook undertow.nn.utils.rnn.PackedFields
     undertow.optim.Optimizer.numbers undertow.optim.Optimizer.step_together undertow.optim.Optimizer.update
-    undertow.optim.Optimizer.watch_steps
-    undertow.data.functional_datapipe undertow.profiler.merge_traces
-    undertow.distributions.biject_to undertow.distributions.register_kl undertow.distributions.transform_to
+    undertow.optim.Optimizer.watch_steps undertow.distributions.biject_to undertow.distributions.transform_to
     undertow.distributions.constraints.MixtureSameFamilyConstraint undertow.distributions.constraints.dependent
     undertow.distributions.constraints.dependent_property
 """.split()

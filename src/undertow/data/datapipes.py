@@ -64,7 +64,22 @@ class MapDataPipe(_Chained, Dataset):
 
 
 def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Callable[[type[Pipe]], type[Pipe]]:
-    """Let a class of pipes be a method of all others, by this name."""
+    """Let a class of pipes be a method of all others, by this name.
+
+    >>> import undertow as ut
+    >>> @ut.data.functional_datapipe("squared")
+    ... class Squared(ut.data.IterDataPipe):
+    ...     def __init__(self, source):
+    ...         self.source = source
+    ...
+    ...     def __iter__(self):
+    ...         return (value * value for value in self.source)
+    >>> class Numbers(ut.data.IterDataPipe):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(Numbers().squared())
+    [0, 1, 4]
+    """
 
     def register(cls: type[Pipe]) -> type[Pipe]:
         base = IterDataPipe if issubclass(cls, IterDataPipe) else MapDataPipe

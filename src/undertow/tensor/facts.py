@@ -23,7 +23,12 @@ from undertow.tensor.tensor import Tensor, current_edge
 
 
 class memory_format:
-    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ..."""
+    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ...
+
+    >>> import undertow as ut
+    >>> ut.channels_last
+    undertow.channels_last
+    """
 
     __slots__ = ("dims", "name", "order")
 

@@ -70,7 +70,16 @@ class set_checkpoint_debug_enabled(Scope, contextlib.ContextDecorator):
 
 
 class GraphExecGroup(Scope):
-    """Backward passes inside share what is recomputed; they must use disjoint parts of the graph."""
+    """Backward passes inside share what is recomputed; they must use disjoint parts of the graph.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> y = ut.utils.checkpoint.checkpoint(ut.sin, x, use_reentrant=False)
+    >>> with ut.utils.checkpoint.GraphExecGroup():
+    ...     y.sum().backward()
+    >>> x.grad
+    tensor([0.5403, 0.5403])
+    """
 
     variable = _group
 

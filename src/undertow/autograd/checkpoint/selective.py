@@ -33,7 +33,12 @@ SAVE = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the operation and its arguments: the result, `op_output`."""
+    """What a policy is told beside the operation and its arguments: the result, `op_output`.
+
+    >>> import undertow as ut
+    >>> ut.utils.checkpoint.SelectiveCheckpointContext(is_recompute=False).is_recompute
+    False
+    """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute, self.op_output = is_recompute, op_output

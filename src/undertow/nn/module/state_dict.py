@@ -147,7 +147,22 @@ class Stateful(Tree):
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:
-        """Override to take back what `get_extra_state` returned."""
+        """Override to take back what `get_extra_state` returned.
+
+        >>> import undertow as ut
+        >>> class Counted(ut.nn.Module):
+        ...     count = 3
+        ...
+        ...     def get_extra_state(self):
+        ...         return self.count
+        ...
+        ...     def set_extra_state(self, state):
+        ...         self.count = state
+        >>> model = Counted()
+        >>> _ = model.load_state_dict({"_extra_state": 7})
+        >>> model.count
+        7
+        """
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     # ---- reading
