@@ -135,5 +135,10 @@ def linalg_householder_product(A: Array, tau: Array) -> Array:
 
 @composite(variants="function method", out=True)
 def orgqr(input: Array, tau: Array) -> Array:
-    """`linalg.householder_product` under its older name."""
+    """`linalg.householder_product` under its older name.
+
+    >>> import undertow as ut
+    >>> ut.orgqr(*ut.geqrf(ut.eye(2))).shape
+    undertow.Size([2, 2])
+    """
     return linalg_householder_product(input, tau)
