@@ -21,7 +21,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from tests import samples
+from tests import rows, samples
 from tests.seeds import seed_everything
 
 settings.register_profile("dev", deadline=None, max_examples=25)
@@ -35,6 +35,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Some three hundred processes import the library, and each would compile it again: half a second of work.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
 # ---- the run
 
 
@@ -44,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     samples.first_rows_only = config.getoption("quick")
+    rows.one_at_a_time = bool(config.option.keyword)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
