@@ -91,9 +91,19 @@ WATCHDOG = pytest.StashKey[Watchdog]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """No other processes for a few files: starting them takes longer than most files do. Folders get every core."""
+    """No other processes for a few files: starting them takes longer than most files do.
+
+    Folders get every core, and one process more: tests of timeouts and of other processes wait for two minutes in all.
+    """
     asked = [Path(argument.partition("::")[0]) for argument in config.args]
-    return 0 if config.option.collectonly or not any(path.is_dir() for path in asked) else None
+    if config.option.collectonly or not any(path.is_dir() for path in asked):
+        return 0
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores() + 1
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
