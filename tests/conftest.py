@@ -177,6 +177,18 @@ def L(request: pytest.FixtureRequest) -> ModuleType:
     return importlib.import_module("undertow")
 
 
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not used the emulated GPU, which others of this run may have done before."""
+    cuda = importlib.import_module("undertow.backend.cuda")
+    device = importlib.import_module("undertow.backend.cuda.device")
+    if device.is_emulated():
+        pytest.skip("UNDERTOW_CUDA=emulate gives every process a GPU")
+    if device.is_ready() and True in device._started:
+        monkeypatch.setattr(device, "_started", {})
+        monkeypatch.setattr(cuda, "_namespaces", {})
+
+
 @pytest.fixture(autouse=True)
 def same_state() -> Iterator[None]:
     """Start every test from the same random state, and let it change the collector or the thread switch interval."""
