@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "method": lambda L, x: x.add_(1),
@@ -36,8 +37,8 @@ def increment(torch: ModuleType, x: Any) -> None:
     torch.autograd.graph.increment_version(x)
 
 
-@pytest.mark.parametrize("no_grad", [False, True])
-@pytest.mark.parametrize("how", CHANGES)
+@rows("no_grad", [False, True])
+@rows("how", CHANGES)
 def test_every_change_counts_once(L: Any, how: str, no_grad: bool) -> None:
     x = L.ones(3)
     with L.set_grad_enabled(not no_grad):
