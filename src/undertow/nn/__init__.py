@@ -7,6 +7,7 @@ from undertow.nn import functional as functional
 from undertow.nn import grad as grad
 from undertow.nn import init as init
 from undertow.nn import utils as utils
+from undertow.nn.functions.linear_cross_entropy import LinearCrossEntropyOptions as LinearCrossEntropyOptions
 from undertow.nn.layers.activations import CELU as CELU
 from undertow.nn.layers.activations import ELU as ELU
 from undertow.nn.layers.activations import GELU as GELU

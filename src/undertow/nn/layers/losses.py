@@ -16,6 +16,7 @@ from undertow.nn.module import Module
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
+    from undertow.nn.functions.linear_cross_entropy import LinearCrossEntropyOptions
     from undertow.tensor import Tensor
 
 
@@ -514,7 +515,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
     """A linear layer and the cross entropy of what it gives.
 
     out_features  further dimensions of the loss
-    options       PyTorch's for computing in chunks, which is not done here: None
+    options       LinearCrossEntropyOptions, if not all logits are to be in memory at once
 
     >>> import undertow as ut
     >>> ut.nn.LinearCrossEntropyLoss(3, 4)(ut.ones(2, 3), ut.tensor([0, 1])).shape
@@ -534,7 +535,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         weight: Any = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
-        options: None = None,
+        options: LinearCrossEntropyOptions | None = None,
     ) -> None:
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
