@@ -109,6 +109,7 @@ class CudaNamespace(ArrayNamespace):
         device.check(which.index or 0)
         super().__init__(which, cpu.module)
         self.index = which.index or 0
+        self.has_neighbours = device.count() > 1
         self.ndarray = array_class(self.index)
         self.ndarray.namespace = self
         self.default_stream = streams.default_stream_of(self)
@@ -133,7 +134,7 @@ class CudaNamespace(ArrayNamespace):
     def here(self) -> Any:
         """The extension, which makes new arrays on this device."""
         extension = device.extension()
-        if device.count() > 1:
+        if self.has_neighbours:
             extension.enter(self.index)
         return extension
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend import dtypes
 from undertow.backend.cuda import device, exchange, functions, pinned, scans, tail, views
+from undertow.backend.cuda.reductions import OPERATIONS, result_dtype, supported
 from undertow.backend.cuda.reductions import reduce as reduce_to
-from undertow.backend.cuda.reductions import result_dtype, supported
 from undertow.backend.interface import Array, Device, DType, HostValues
 
 
@@ -237,6 +238,10 @@ def call_method(array: Any, name: str, method: Callable[..., Any], *args: Any, *
     return tail.on_host(name, method, (array, *args), kwargs, written)
 
 
+#: the number of sums in C, and dtypes whose sums have them, too
+SUM, REAL = OPERATIONS["add"][0], (dtypes.float32, dtypes.float64)
+
+
 def reduce_by(ufunc: Any, array: Array, *args: Any, **options: Any) -> Any:
     """`ufunc.reduce` of an array of the device."""
     if ufunc.__name__ in functions.REDUCTIONS:
@@ -248,6 +253,9 @@ def reduced(ufunc: Any, array: Array, axis: Any = 0, dtype: DType = None, out: A
             **options: Any) -> Any:  # fmt: skip
     """`ufunc.reduce`."""
     name = ufunc.__name__
+    is_plain = name == "add" and axis is None and dtype is None and out is None and not options
+    if is_plain and array.dtype in REAL and array.ndim:  # the sum of everything, which losses are
+        return device.extension().reduce(SUM, array, 0, array.ndim, bool(keepdims), array.dtype, 1.0)
     to = result_dtype(name, array, dtype)
     if out is not None or not supported(name, array, to, options):
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, **options, **({} if out is None else {"out": out})}
