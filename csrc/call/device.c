@@ -110,7 +110,7 @@ device_result(Operation *self, PyObject *state, PyObject *const *values)
     PyObject *arguments[MOST_ARGUMENTS], *out = NULL, *result = NULL;
     int made = has_device_plan(self), is_number = is_given_number(self, values);
     const Form *form = made > 0 ? self->device_forms[is_number] : NULL;
-    if (form == NULL || (form->several && self->is_view) || !has_simple_orders(form) ||
+    if (form == NULL || !has_simple_orders(form) ||
         !find_device_arrays(self, form, is_number ? self->number : -1, values, arguments)) {
         return NULL;
     }
