@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, exchange, functions, pinned, scans, tail, views
+from undertow.backend.cuda import device, exchange, functions, making, pinned, scans, tail, views
 from undertow.backend.cuda.reductions import OPERATIONS, result_dtype, supported
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.interface import Array, Device, DType, HostValues
@@ -58,7 +58,7 @@ class Methods(HostValues):
     ctypes = property(lambda self: SimpleNamespace(data=self.address))
     mT = property(lambda self: self.swapaxes(-1, -2))
     real = property(lambda self: views.part(self, "real") if self.dtype.kind == "c" else self)
-    imag = property(lambda self: views.part(self, "imag") if self.dtype.kind == "c" else functions.zeros_like(self))
+    imag = property(lambda self: views.part(self, "imag") if self.dtype.kind == "c" else making.zeros_like(self))
     flat = property(lambda self: self.reshape(-1))
 
     @property
@@ -114,10 +114,10 @@ class Methods(HostValues):
         return self.namespace.cast_to(dtype)(self)
 
     def copy(self, order: str = "C") -> Any:
-        return functions.copied(self, order)
+        return making.copied(self, order)
 
     def fill(self, value: Any) -> None:
-        if functions.is_number_of(value, self.dtype):
+        if making.is_number_of(value, self.dtype):
             self.namespace.fill_kernel(self, value, self)  # a number travels with the kernel: nobody waits
         else:
             self[...] = value
