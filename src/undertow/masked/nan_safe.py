@@ -25,7 +25,6 @@ from undertow.masked.supports import is_bilinear, is_linear, reached_by_infiniti
 from undertow.modes import Interceptor, _Switch, current
 from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.scopes import call_with
 from undertow.tensor import Tensor, current_edge
 
@@ -177,7 +176,7 @@ class SafePass(Interceptor, Watch):
 
     def settled(self, op: Op, args: tuple[Any, ...], result: Tensor, support: Array) -> Tensor:
         """The result with 0 outside of its support."""
-        values = by_name(op, args)
+        values = op.by_name(args)
         if is_bilinear(op, values) and op.name not in ("mul", "multiply"):
             result = self.without_absent_terms(op, args, result)
         if support.all():

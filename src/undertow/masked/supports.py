@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def support_of_result(
     choosing  whether the rule belongs to an operation that chooses: the zeros it writes, and a False that it
               multiplies by, then stand for what was not chosen
     """
-    values = by_name(op, args)
+    values = op.by_name(args)
     if op.name in ("mul", "multiply"):
         return product(values, result, support_of, declared, choosing)
     if op.name == "true_divide":
@@ -182,7 +181,7 @@ def call(op: Op, values: dict[str, Any]) -> Array:
 
 def reached_by_infinities(op: Op, args: tuple[Any, ...], support_of: SupportOf) -> Array:
     """Where an inf or nan of one operand of a bilinear operation meets the support of the other."""
-    values = by_name(op, args)
+    values = op.by_name(args)
     a, b = op.edges
     reached = False
     for name in (a, b):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -181,6 +181,10 @@ class Op:
             f"Differentiable in {' and '.join(self.edges)}. Recorded as {self.node_name}, which keeps "
             f"{' and '.join(kept) or 'no tensor'} for the backward pass."
         )
+
+    def by_name(self, args: Sequence[Any]) -> dict[str, Any]:
+        """All arguments of a call, as `bind` gives them and an interceptor gets them, by name."""
+        return dict(zip(self.ordered, args, strict=True))
 
     def compute(self, xp: Namespace, values: Mapping[str, Any]) -> Any:
         """The forward, on arguments given by name; those with defaults may be left out."""
