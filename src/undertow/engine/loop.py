@@ -16,7 +16,7 @@ from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.tasks import RUNS, Capture, ExecInfo, GraphTask
 from undertow.engine.validate import conform, expected
 from undertow.graph.accumulate import AccumulateGrad, refuse_result
-from undertow.graph.node import LAST, Node, OutputEdge, StreamExtra
+from undertow.graph.node import Node, OutputEdge, StreamExtra
 from undertow.refcounts import IN_VARIABLE
 
 #: in place of a gradient, for a GraphRoot, which has the gradients for all roots
@@ -55,21 +55,18 @@ def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:
 def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
     """Run the task, starting with its root and the gradient for that.
 
-    The loop an ordinary pass spends its time in. What keeps it short: one ready node stays out of the heap
-    (`following`), AccumulateGrad nodes run on the spot, and a node with one output needs no InputBuffer: the first
-    gradient stands for it, then the sum of `owned` nodes, which is the engine's own and added to in place.
+    What keeps it short: one ready node stays out of the heap (`following`), AccumulateGrad nodes run on the spot, and
+    what a node with one output receives needs no InputBuffer. csrc/backward/engine.c has the same steps.
     """
-    xp, keep = task.xp, task.keep
+    xp, keep, in_place, ndarray = task.xp, task.keep, task.in_place, task.xp.ndarray
     general, info, wanted = bool(task.watches), task.exec_info, task.wanted_edges
     dependencies, not_ready = task.dependencies, task.not_ready
     heap: list[tuple[int, int, Node, Any]] = []
     arrival = count().__next__
-    in_place = task.in_place
-    add, ndarray = xp.add, xp.ndarray
     owned: set[Node] = set()
     try:
         while True:
-            # run the node; engine.c: run_node
+            # run the node
             edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
             extra = node.extra
             if (
@@ -81,6 +78,8 @@ def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
                 results, edges = evaluate(task, node, grad)
             else:
                 results = node.pull(xp, grad, edges, keep)
+
+            # deliver its gradients
             following = grad = None
             index = -1
             for edge in edges:
@@ -89,54 +88,30 @@ def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
                     continue
                 received = results[index]
                 results[index] = None
-
-                # what the node below receives, and whether that is all of it; engine.c: deliver, gather_gradient
-                if type(edge) is OutputEdge:
-                    below = edge[0]
-                    received = _buffered(task, node, index, edge, received)
+                if (
+                    type(edge) is not OutputEdge
+                    and type(received) is ndarray
+                    and received.dtype is edge.dtype
+                    and received.shape == edge.shape
+                    and dependencies[edge] == 1
+                    and edge not in not_ready
+                ):
+                    below = edge
+                    dependencies[below] = 0  # the only gradient for it, and it fits
+                else:
+                    below = edge[0] if type(edge) is OutputEdge else edge
+                    received = _delivered(task, owned, node, index, edge, received)
                     if dependencies[below]:
                         continue
-                    waiting = 1
-                else:
-                    below = edge
-                    if received is not None:
-                        if type(received) is not ndarray:
-                            received = xp.asarray(received)  # looked up, as the first sparse array changes it
-                        if received.dtype is not below.dtype or received.shape != below.shape:
-                            received = xp.asarray(conform(node, index, received, below.shape, below.dtype, xp))
-                    waiting = dependencies[below]
-                    dependencies[below] = waiting - 1
-                    if waiting == 1 and (not not_ready or below not in not_ready):
-                        pass  # the only one
-                    elif received is not None:
-                        old = not_ready.get(below)
-                        if old is None:
-                            not_ready[below] = received
-                        elif below in owned:
-                            add(old, received, old)
-                        else:
-                            old = add(old, received)
-                            if type(old) is not ndarray:  # a number; or sparse, which a dense one would not fit into
-                                old = xp.asarray(old)
-                            elif in_place:
-                                owned.add(below)
-                            not_ready[below] = old
-                        old = None
-                    if waiting != 1:
-                        continue
-                    if not_ready and below in not_ready:
-                        received = not_ready.pop(below)
 
                 # a node that is ready: run it if it is a leaf's, otherwise keep one at hand and the others in the heap
-                if type(below) is AccumulateGrad:
-                    if general:  # the heap keeps leaves in the order they came, which `following` would not
-                        heappush(heap, (-LAST, arrival(), below, received))
-                    else:
-                        unshared = in_place and received is not None and getrefcount(received) <= IN_VARIABLE
-                        _finish_leaf(task, below, received, unshared)
-                elif following is None:
+                is_leaf = type(below) is AccumulateGrad
+                if is_leaf and not general:
+                    unshared = in_place and received is not None and getrefcount(received) <= IN_VARIABLE
+                    _finish_leaf(task, below, received, unshared)
+                elif following is None and not is_leaf:
                     following, grad = below, received
-                else:
+                else:  # and leaves of a watched pass, in the order they came, which `following` would not keep
                     heappush(heap, (-below.sequence_nr, arrival(), below, received))
                 received = None
 
@@ -152,6 +127,40 @@ def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
     except BaseException as error:
         describe_failure(task, node, error)
         raise
+
+
+def _delivered(task: GraphTask, owned: set[Node], producer: Node, index: int, edge: Any, grad: Any) -> Any:
+    """Count a gradient, and add it to others that came for the node; what the node receives, if it was the last."""
+    if type(edge) is OutputEdge:
+        return _buffered(task, producer, index, edge, grad)
+    if grad is not None:
+        grad = task.xp.asarray(grad)
+        if grad.dtype is not edge.dtype or grad.shape != edge.shape:
+            grad = task.xp.asarray(conform(producer, index, grad, edge.shape, edge.dtype, task.xp))
+    task.dependencies[edge] -= 1
+    is_only_one = not task.dependencies[edge] and edge not in task.not_ready
+    return grad if is_only_one else _gathered(task, owned, edge, grad)
+
+
+def _gathered(task: GraphTask, owned: set[Node], node: Node, grad: Any) -> Any:
+    """Add one of several gradients to those that came for a node with one output; their sum, if it is the last.
+
+    The first stands for the sum; then the sum is the engine's own (`owned`), and added to in place.
+    """
+    not_ready = task.not_ready
+    old = not_ready.get(node)
+    if grad is not None:
+        if old is None:
+            not_ready[node] = grad
+        elif node in owned:
+            task.xp.add(old, grad, old)
+        else:
+            not_ready[node] = total = task.xp.add(old, grad)
+            if type(total) is not task.xp.ndarray:  # a number; or sparse, which a dense one would not fit into
+                not_ready[node] = task.xp.asarray(total)
+            elif task.in_place:
+                owned.add(node)
+    return None if task.dependencies[node] else not_ready.pop(node, None)
 
 
 def _run_compiled(task: GraphTask, root: Node, grad: Any) -> None:
