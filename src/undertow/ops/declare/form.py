@@ -63,6 +63,7 @@ class Form:
         self.required = tuple([places[i] for i in self.input_names if i not in op.optional])
         self.optional = tuple([places[i] for i in self.input_names if i in op.optional])
         self.inputs = tuple([places[i] for i in self.input_names])
+        self.in_order = tuple(sorted(self.inputs))
         self.edges = tuple([places[i] for i in self.edge_names])
         self.all_edges = tuple([-1 if i in numbers else places[i] for i in self.all_edge_names])
         self.params = tuple([places[n] for n in op.params])

@@ -68,7 +68,6 @@ class Op:
         order: str | None = None,
         map_reduce: bool = False,
     ) -> None:
-        taken = formula.parameters(forward)
         self.name = name
         self.kind = kind
         self.forward = forward
@@ -96,17 +95,22 @@ class Op:
         self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
         self.order = order
         self.map_reduce = map_reduce
+        self.given_ufunc = ufunc
+        self.function: Any = None
+        self.read_arguments()
+
+    def read_arguments(self) -> None:
+        """Sort the arguments of the forward into inputs, which have rules, and parameters."""
+        vjp, taken = self.vjp, formula.parameters(self.forward)
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [n for n in taken.names if n not in rules]
         self.ordered, self.defaults, self.keyword_only = taken
-        self.bind = Binder(name, *taken, self.params, number)
+        self.bind = Binder(self.name, *taken, self.params, self.number)
         unknown = set(rules) - set(self.inputs)
         if unknown:
-            raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")
-        self.given_ufunc = ufunc
-        self.function: Any = None
+            raise TypeError(f"{self.name}: vjp names {sorted(unknown)}, which forward does not take")
 
     def check_rules(self) -> None:
         """Refuse rules that name what the node of the operation cannot keep."""
