@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array
-from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
+from undertow.ops.declare.rules import BILINEAR, LINEAR
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def by_slice(values: dict[str, Any], result: Tensor, support_of: SupportOf) -> A
 
 def linear(op: Op, values: dict[str, Any], support_of: SupportOf) -> Array | None:
     full = all(support_of(v) is None for n in op.edges for v in listed(values[n]))
-    if full and (op.kind == "view" or op.batch is ELEMENTWISE) and op.name not in WRITING | COPYING | {"zero"}:
+    if full and (op.kind == "view" or op.elementwise) and op.name not in WRITING | COPYING | {"zero"}:
         return None
     if op.kind == "view" and op.name not in OTHER_KIND:
         return call(op, {**values, op.edges[0]: support_of(values[op.edges[0]])})

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.ops.declare.plans import Fact, Value
-from undertow.ops.declare.rules import ELEMENTWISE
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -51,7 +50,7 @@ class Form:
     def __init__(self, op: Op, numbers: tuple[str, ...] = ()) -> None:
         self.op, self.name, self.numbers = op, op.name, numbers
         self.forward = by_position(op.forward, op)
-        self.elementwise = op.batch is ELEMENTWISE
+        self.elementwise = op.elementwise
         self.is_view = op.kind == "view"
         self.several = op.outputs is not None
         self.widens = op.widens

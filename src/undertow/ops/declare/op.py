@@ -92,7 +92,8 @@ class Op:
         self.random = random
         self.piecewise_constant = piecewise_constant
         self.same_in_numpy = same_in_numpy
-        self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
+        self.elementwise = batch is ELEMENTWISE
+        self.overlap = overlap or ("part" if self.elementwise else None)
         self.order = order
         self.map_reduce = map_reduce
         self.given_ufunc = ufunc
@@ -147,7 +148,7 @@ class Op:
         op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
         op.variants = {op.name: read_variants(op.name, op.kind, variants, out)}
         op.autocast, op.random, op.piecewise_constant, op.same_in_numpy = None, random, False, False
-        op.overlap = overlap
+        op.overlap, op.elementwise = overlap, False
         return op
 
     def signature(self) -> inspect.Signature:
@@ -170,7 +171,7 @@ class Op:
 
     def documentation(self) -> str:
         """What `help` shows, when somebody asks."""
-        from undertow.ops.declare.documentation import text_of
+        from undertow.ops.reference.documentation import text_of
 
         return text_of(self)
 

@@ -1,0 +1,1 @@
+"""What `help` and the reference say of operations; loaded when somebody asks."""
