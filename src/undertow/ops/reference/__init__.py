@@ -1,1 +1,1 @@
-"""What `help` and the reference say of operations; loaded when somebody asks."""
+"""What people are shown of operations: words and formulas for `help`, what nodes saved; loaded when somebody asks."""
