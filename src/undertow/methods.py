@@ -129,12 +129,22 @@ def in_place_function(name: str) -> Callable[..., Any]:
 
 
 def polygamma_of(self: Tensor, n: int) -> Any:
-    """As `undertow.polygamma(n, self)`."""
+    """As `undertow.polygamma(n, self)`.
+
+    >>> import undertow as ut
+    >>> ut.tensor([1.0]).polygamma(1)
+    tensor([1.6449])
+    """
     return polygamma(n, self)
 
 
 def where_of(self: Tensor, condition: Tensor, other: Any) -> Any:
-    """As `undertow.where(condition, self, other)`: its own elements where the condition holds."""
+    """As `undertow.where(condition, self, other)`: its own elements where the condition holds.
+
+    >>> import undertow as ut
+    >>> ut.arange(3).where(ut.tensor([True, False, True]), -ut.ones(3, dtype=ut.int64))
+    tensor([ 0, -1,  2])
+    """
     return where(condition, self, other)
 
 

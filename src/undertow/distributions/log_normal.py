@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class LogNormal(TransformedDistribution):
-    """exp of a normal variable with mean `loc` and standard deviation `scale`."""
+    """exp of a normal variable with mean `loc` and standard deviation `scale`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.LogNormal(0.0, 1.0).mean
+    tensor(1.6487)
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 

@@ -16,6 +16,10 @@ class Transform:
     A subclass defines `_call`, `_inverse` and `log_abs_det_jacobian(x, y)`.
 
     cache_size  1: remember the last values, so that the inverse of a result is exactly what it was made of; 0: do not
+
+    >>> import undertow as ut
+    >>> ut.distributions.transforms.ExpTransform()(ut.tensor([0.0, 1.0]))
+    tensor([1.0000, 2.7183])
     """
 
     bijective = True

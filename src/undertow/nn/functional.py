@@ -84,7 +84,10 @@ def activation(name: str, parameters: int) -> Callable[..., Any]:
         return changing(input, *args, **kwargs) if inplace else function(input, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`{name}`, in place if told so."
+    given = ", 0.0, 9.0" if name == "threshold" else ""
+    call.__doc__ = (
+        f"`{name}`, in place if told so.\n\nExample: `ut.nn.functional.{name}(ut.tensor([-1.0, 2.0]){given})`"
+    )
     return call
 
 
@@ -415,7 +418,11 @@ def with_indices(name: str) -> Callable[..., Any]:
         return function(*args, return_indices=True, **kwargs)
 
     call.__name__ = call.__qualname__ = f"{name}_with_indices"
-    call.__doc__ = f"The values of `{name}` and the places they come from."
+    image = f"ut.arange({4 ** int(name[-2])}.0).reshape(1, 1{', 4' * int(name[-2])})"
+    call.__doc__ = (
+        f"The values of `{name}` and the places they come from.\n\n"
+        f"Example: `ut.nn.functional.{name}_with_indices({image}, 2)[1].shape`"
+    )
     return call
 
 
@@ -466,7 +473,12 @@ def unpool_of(dims: int) -> Callable[..., Any]:
         return max_unpool(input, indices, sizes)
 
     call.__name__ = call.__qualname__ = f"max_unpool{dims}d"
-    call.__doc__ = f"The partial inverse of max_pool{dims}d: maxima back at their places, zeros elsewhere."
+    one = f"1, 1{', 1' * dims}"
+    call.__doc__ = (
+        f"The partial inverse of max_pool{dims}d: maxima back at their places, zeros elsewhere.\n\n"
+        "indices  where the maxima were: what max_pool returns with `return_indices=True`\n\n"
+        f"Example: `ut.nn.functional.max_unpool{dims}d(ut.ones({one}), ut.ones({one}, dtype=ut.int64), 2)`"
+    )
     return call
 
 

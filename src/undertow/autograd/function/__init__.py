@@ -214,7 +214,12 @@ FunctionMeta = _FunctionMeta
 
 
 class InplaceFunction(Function):
-    """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`."""
+    """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`.
+
+    >>> import undertow as ut
+    >>> issubclass(ut.autograd.function.InplaceFunction, ut.autograd.Function)
+    True
+    """
 
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ class Dropout(AnyDropout):
     p        the probability of being dropped
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Dropout(0.5).eval()(ut.ones(3))
     tensor([1., 1., 1.])
@@ -90,6 +92,8 @@ class AlphaDropout(AnyDropout):
     p        the probability of being dropped
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.AlphaDropout()(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 8])
@@ -104,6 +108,8 @@ class FeatureAlphaDropout(AnyDropout):
 
     p        the probability of being dropped
     inplace  whether the input itself is changed
+
+    Shapes: (N, C, ...); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.FeatureAlphaDropout()(ut.ones(2, 4, 8)).shape

@@ -33,6 +33,9 @@ class MultiheadAttention(Module):
     vdim           features of the values
     batch_first    whether batches come before time
 
+    Shapes: query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim), N first with batch_first, or all without
+    N. The results: (L, N, embed_dim), and weights (N, L, S).
+
     >>> import undertow as ut
     >>> attention = ut.nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = ut.randn(3, 5, 8)

@@ -34,7 +34,14 @@ def whole_layer(name: str, mode: str) -> Callable[..., Any]:
         return (ops.transpose(out, 0, 1) if turned else out, *last)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"A whole recurrent layer of kind {mode}: outputs, and the last states."
+    zeros = "(ut.zeros(1, 4, 2), ut.zeros(1, 4, 2))" if mode == "LSTM" else "ut.zeros(1, 4, 2)"
+    layer = f"ut.nn.{mode.partition('_')[0]}(3, 2)"
+    function.__doc__ = (
+        f"A whole recurrent layer of kind {mode}: outputs, and the last states. Behind the input come `hx, params, "
+        "has_biases, num_layers, dropout, train, bidirectional, batch_first`; or, for packed sequences, `batch_sizes` "
+        "before these, without the last.\n\n"
+        f"Example: `ut.{name}(ut.ones(5, 4, 3), {zeros}, [*{layer}.parameters()], True, 1, 0, False, False)[0].shape`"
+    )
     return function
 
 
@@ -101,24 +108,49 @@ rnn_relu = whole_layer("rnn_relu", "RNN_RELU")
 def lstm_cell(
     input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """One step of an LSTM: the new h and c."""
+    """One step of an LSTM: the new h and c.
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.LSTMCell(3, 2)
+    >>> state = ut.zeros(1, 2), ut.zeros(1, 2)
+    >>> [part.shape for part in ut.lstm_cell(ut.ones(1, 3), state, *layer.parameters())]
+    [undertow.Size([1, 2]), undertow.Size([1, 2])]
+    """
     h, c = lstm_step(ops.linear(input, w_ih, b_ih), tuple(hx), (w_hh, b_hh, None))
     return h, c
 
 
 def gru_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
-    """One step of a GRU: the new h."""
+    """One step of a GRU: the new h.
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.GRUCell(3, 2)
+    >>> ut.gru_cell(ut.ones(1, 3), ut.zeros(1, 2), *layer.parameters()).shape
+    undertow.Size([1, 2])
+    """
     (h,) = gru_step(ops.linear(input, w_ih, b_ih), (hx,), (w_hh, b_hh, None))
     return h
 
 
 def rnn_tanh_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
-    """One step of a simple recurrent layer: the new h."""
+    """One step of a simple recurrent layer: the new h.
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.RNNCell(3, 2)
+    >>> ut.rnn_tanh_cell(ut.ones(1, 3), ut.zeros(1, 2), *layer.parameters()).shape
+    undertow.Size([1, 2])
+    """
     (h,) = rnn_step("tanh")(ops.linear(input, w_ih, b_ih), (hx,), (w_hh, b_hh, None))
     return h
 
 
 def rnn_relu_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
-    """The same with relu in the place of tanh."""
+    """The same with relu in the place of tanh.
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.RNNCell(3, 2)
+    >>> ut.rnn_relu_cell(ut.ones(1, 3), ut.zeros(1, 2), *layer.parameters()).shape
+    undertow.Size([1, 2])
+    """
     (h,) = rnn_step("relu")(ops.linear(input, w_ih, b_ih), (hx,), (w_hh, b_hh, None))
     return h

@@ -221,7 +221,15 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:
-    """What nn.MultiheadAttention computes; inputs are (length, examples, features) or (length, features)."""
+    """What nn.MultiheadAttention computes; inputs are (length, examples, features) or (length, features).
+
+    >>> import undertow as ut
+    >>> layer, x = ut.nn.MultiheadAttention(4, 2), ut.ones(3, 1, 4)
+    >>> inward, outward = (layer.in_proj_weight, layer.in_proj_bias), (layer.out_proj.weight, layer.out_proj.bias)
+    >>> forward = ut.nn.functional.multi_head_attention_forward
+    >>> forward(x, x, x, 4, 2, *inward, None, None, False, 0.0, *outward)[0].shape
+    undertow.Size([3, 1, 4])
+    """
     is_batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     check_masks(is_causal, attn_mask, key_padding_mask)
     if not is_batched:

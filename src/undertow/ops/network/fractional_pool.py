@@ -105,7 +105,9 @@ def pooling(dims: int, always_indices: bool) -> Callable[..., Any]:
     pool.__name__ = pool.__qualname__ = f"fractional_max_pool{dims}d" + ("_with_indices" if always_indices else "")
     pool.__doc__ = (
         "The largest elements of windows of kernel_size, as many as output_size (or output_ratio times the input's "
-        "sizes) says; where they begin is random."
+        "sizes) says; where they begin is random.\n\n"
+        f"Example: `ut.nn.functional.{pool.__name__}(ut.ones(1, 1{', 4' * dims}), 2, 2)"
+        + ("[1].shape`" if always_indices else ".shape`")
     )
     return pool
 
