@@ -1,4 +1,4 @@
-/* The compiled core: the hot paths of ops/declare/ and engine/engine.py, in C.
+/* The compiled core: the hot paths of ops/declare/ and engine/loop.py, in C.
  *
  * Everything it does, the Python code does too: whatever is out of the ordinary (another device than the CPU, an
  * interceptor, bfloat16, hooks, ...) is handed to the Python function that it stands in for. The classes are
