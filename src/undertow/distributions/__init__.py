@@ -28,6 +28,7 @@ from undertow.distributions.divergence import kl_divergence, register_kl
 from undertow.distributions.exponential_family import ExponentialFamily
 from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma, StudentT
 from undertow.distributions.joint import Independent, MultivariateNormal
+from undertow.distributions.joint import precision_to_scale_tril as _precision_to_scale_tril  # noqa: F401
 from undertow.distributions.log_normal import LogNormal
 from undertow.distributions.mixtures import MixtureSameFamily, Multinomial, NegativeBinomial
 from undertow.distributions.power_laws import HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull

@@ -34,6 +34,7 @@ from undertow.nn.layers import (
     lazy as lazy_layers,
 )
 from undertow.nn.module import calling, lazy_parameters, state_dict
+from undertow.torch_names import missing
 
 #: where the layers are
 FILES = (activations, adaptive_softmax, rnn_cells, containers, conv, distances, dropout, embedding, fractional_pooling,
@@ -128,3 +129,4 @@ PLACES = {name: place(name) for name in LAYERS}
 globals().update({layer: FOUND[layer] for layers in LAYERS.values() for layer in layers.split()})
 globals().update(PLACES)
 __all__ = sorted({*PLACES, *(layer for layers in LAYERS.values() for layer in layers.split())})
+__getattr__ = missing.getter("nn")
