@@ -256,7 +256,7 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
 
         assert aten is torch.ops.aten
         assert not isinstance(torch.nn.Linear(1, 1), torch.distributed.fsdp.FSDPModule)  # without an import of its own
-        assert not hasattr(torch.nn, "no_such_module")
+        assert not hasattr(torch.nn, "no_such_module") and not isinstance(torch.nn.Linear(1, 1), torch.nn.NLLLoss2d)
         assert is_lazy(torch.nn.LazyLinear(2).weight) and torch._C._current_graph_task_id() == -1
         tensors = [torch.ones(2), torch.zeros(1, 1)]
         parts = _unflatten_dense_tensors(_flatten_dense_tensors(tensors), tensors)
