@@ -23,7 +23,6 @@ TORCH_VERSION = f"2.13.0+undertow{undertow.__version__}"
 ELSEWHERE = {
     "nn.parallel.data_parallel": "undertow.nn.parallel",
     "nn.parallel.distributed": "undertow.nn.parallel",
-    "nn.parameter": "undertow.torch_names.nn_parameter",
     "ops": "undertow.stand_in.aten",
     "version": "undertow.torch_names.torch_version",
 }

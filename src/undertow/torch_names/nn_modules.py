@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from undertow import nn
 from undertow.nn import module
 from undertow.nn.layers import (
     activations,
@@ -34,7 +35,6 @@ from undertow.nn.layers import (
     lazy as lazy_layers,
 )
 from undertow.nn.module import calling, lazy_parameters, state_dict
-from undertow.torch_names import missing
 
 #: where the layers are
 FILES = (activations, adaptive_softmax, rnn_cells, containers, conv, distances, dropout, embedding, fractional_pooling,
@@ -129,4 +129,11 @@ PLACES = {name: place(name) for name in LAYERS}
 globals().update({layer: FOUND[layer] for layers in LAYERS.values() for layer in layers.split()})
 globals().update(PLACES)
 __all__ = sorted({*PLACES, *(layer for layers in LAYERS.values() for layer in layers.split())})
-__getattr__ = missing.getter("nn")
+
+
+def __getattr__(name: str) -> Any:
+    """A layer that is loaded when it is first used (SyncBatchNorm), or the reason why there is none."""
+    return getattr(nn, name)
+
+
+vars(PLACES["batchnorm"])["__getattr__"] = __getattr__
