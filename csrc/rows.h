@@ -18,6 +18,10 @@ PyObject *node_of_result(PyObject *result);
 /* The numbers of the nodes that edges lead to: a new tuple. */
 PyObject *numbers_of(PyObject *edges);
 
-enum { ROW_OPERATION, ROW_NODE };
+/* composite_ran(name, begin): append the row of an operation made of others, which ends now. Whether that was done: not
+ * if there is no profile that C may write for. */
+PyObject *composite_ran(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+enum { ROW_OPERATION, ROW_NODE, ROW_COMPOSITE = 4 };
 
 #endif

@@ -144,9 +144,7 @@ else:
             "undertow.autograd.vmap": "vmap",
             "undertow.futures": "Future",
             "undertow.interop.files": "load save",
-            "undertow.nn.functions.rnn.functional": (
-                "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
-            ),
+            "undertow.nn.rnn.functional": ("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"),
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.layer_functions": (
                 "alpha_dropout alpha_dropout_ feature_alpha_dropout rrelu ctc_loss grid_sampler grid_sampler_2d "

@@ -65,7 +65,12 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
 
 
 def to_device(self: Array, device: Device | str | int, /, *, stream: Any = None) -> Array:
-    """The array API's name of `to`."""
+    """The array API's name of `to`.
+
+    >>> import undertow as ut
+    >>> ut.ones(2).to_device("cpu")
+    tensor([1., 1.])
+    """
     if stream is not None:
         raise ValueError("to_device() takes no stream on this device")
     return self.to(device)

@@ -62,7 +62,12 @@ class Module(Called):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is compiled: operations run as they are called."""
+        """Nothing is compiled: operations run as they are called.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> linear.compile()
+        """
 
     def eval(self: T) -> T:
         """`train(False)`.
@@ -237,7 +242,12 @@ class Module(Called):
         return module_html(self)
 
     def extra_repr(self) -> str:
-        """What to show between the parentheses; a subclass says it."""
+        """What to show between the parentheses; a subclass says it.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).extra_repr()
+        'in_features=2, out_features=3, bias=True'
+        """
         return ""
 
     def _get_name(self) -> str:
