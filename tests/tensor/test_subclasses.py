@@ -92,3 +92,18 @@ def test_arguments_are_for_new() -> None:
 
     made = Wrapped(ut.ones(2), frozenset({"a"}))
     assert made.inner.tolist() == [1.0, 1.0] and made.source == {"a"} and made.shape == (0,)
+
+
+class Sized(ut.nn.Parameter):
+    """Made in `__new__`, of more than a Parameter is, and without an `__init__`."""
+
+    def __new__(cls, data, size=0, *, unit="m"):
+        made = ut.Tensor._make_subclass(cls, data, True)
+        made.size_and_unit = size, unit
+        return made
+
+
+def test_arguments_of_new_need_no_init() -> None:
+    x = Sized(ut.ones(2), 3, unit="kg")
+    assert x.size_and_unit == (3, "kg") and x.requires_grad and x.tolist() == [1, 1]
+    assert isinstance(x, ut.nn.Parameter) and type(x) is Sized
