@@ -91,6 +91,10 @@ typedef struct {
     /* instrument/: NULL until a program uses the profiler */
     PyTypeObject *Profiled;
     Py_ssize_t o_rows;
+    /* distributed/: NULL until a program uses it */
+    PyTypeObject *Arrivals;
+    Py_ssize_t arrivals_is_open, arrivals_came, arrivals_buckets, arrivals_places, arrivals_arrays, arrivals_missing,
+        arrivals_unusual, arrivals_complete;
 } Core;
 
 extern Core core;
@@ -148,6 +152,12 @@ PyObject *run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
 
 PyObject *compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* ---- arrivals.c */
+
+PyObject *arrived(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *take_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- twins/table.c */
 

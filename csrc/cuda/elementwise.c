@@ -11,7 +11,7 @@ enum { NUMBER_BIT = 32, PYTHON_INT = 16, PYTHON_FLOAT = 17, PYTHON_COMPLEX = 18 
 typedef struct {
     uint64_t key;
     PyArray_Descr *out;
-    Function plain, strided, vector[1 << 4]; /* vector: by which operands are a single element */
+    Function plain, strided, vector[1 << 5]; /* vector: by which operands are a single element, and INNER */
     char casts[MOST_IN]; /* the codes that operands are computed in */
 } Variant;
 
@@ -88,6 +88,8 @@ find_variant(Elementwise *self, uint64_t key)
     }
     return make_variant(self, key);
 }
+
+#define INNER (1 << 4) /* vectors lie side by side in the last dimension alone */
 
 static Function
 find_vector(Elementwise *self, Variant *variant, int singles)
@@ -399,34 +401,70 @@ join_dimensions(const Operand *operands, int count, const Array *out, npy_intp *
     return found;
 }
 
+/* How operands and result are walked through. */
+typedef struct {
+    npy_intp loop[MOST_DIMS], steps[MOST_IN + 1][MOST_DIMS]; /* in elements; in bytes, those of the result come last */
+    int left;
+} Walk;
+
 static int
-add_strides(Words *words, const Operand *operands, int count, const Array *out)
+add_walk(Words *words, const Walk *walk, int count)
 {
-    npy_intp loop[MOST_DIMS], steps[MOST_IN + 1][MOST_DIMS];
-    int left = join_dimensions(operands, count, out, loop, steps);
-    if (left > MOST_LOOP) {
-        PyErr_Format(PyExc_NotImplementedError, "operands on cuda with %d dimensions that cannot be joined", left);
+    if (walk->left > MOST_LOOP) {
+        PyErr_Format(PyExc_NotImplementedError, "operands on cuda with %d dimensions that cannot be joined", walk->left);
         return -1;
     }
-    add_number(words, left);
+    add_number(words, walk->left);
     for (int d = 0; d < MOST_LOOP; d++) {
-        add_number(words, d < left ? loop[d] : 1);
+        add_number(words, d < walk->left ? walk->loop[d] : 1);
     }
     for (int k = count; k >= 0; k--) { /* the result first, then operands from the last to the first */
         for (int d = 0; d < MOST_LOOP; d++) {
-            add_number(words, d < left ? steps[k][d] : 0);
+            add_number(words, d < walk->left ? walk->steps[k][d] : 0);
         }
     }
     return 0;
 }
 
-/* Whether sixteen bytes can be read at a time; the bits of operands that are single elements, or -1. */
+/* Whether the last dimension can be walked through in vectors; then the walk does, and it is how many elements each has.
+ * 1: it cannot. Single elements are read once. */
+static npy_intp
+walk_in_vectors(Walk *walk, const Operand *operands, int count, const Array *out)
+{
+    npy_intp wide = 16 / PyDataType_ELSIZE(out->dtype);
+    int last = walk->left - 1;
+    if (last < 0 || walk->loop[last] % wide) {
+        return 1;
+    }
+    for (int k = 0; k <= count; k++) {
+        const Array *array = k == count ? out : operands[k].array;
+        if (array == NULL || (k < count && operands[k].is_single)) {
+            continue;
+        }
+        npy_intp item = PyDataType_ELSIZE(array->dtype), bytes = wide * item;
+        for (int d = 0; d < last; d++) {
+            if (walk->steps[k][d] % (bytes < 16 ? bytes : 16)) {
+                return 1;
+            }
+        }
+        if (walk->steps[k][last] != item) {
+            return 1;
+        }
+    }
+    walk->loop[last] /= wide;
+    for (int k = 0; k <= count; k++) {
+        walk->steps[k][last] *= wide;
+    }
+    return wide;
+}
+
+/* Whether sixteen bytes can be written at a time; the bits of operands that are single elements, or -1. */
 static int
 vector_operands(const Operand *operands, int count, const Array *out)
 {
-    npy_intp item = PyDataType_ELSIZE(out->dtype);
+    npy_intp item = PyDataType_ELSIZE(out->dtype), wide = 16 / item;
     int singles = 0;
-    if (count > 4 || out->size < 4096 || (item != 4 && item != 8) || out->size % 4 || (uintptr_t)out->data % 16) {
+    if (count > 4 || out->size < 4096 || item > 8 || out->size % wide || (uintptr_t)out->data % 16) {
         return -1;
     }
     for (int k = 0; k < count; k++) {
@@ -434,8 +472,11 @@ vector_operands(const Operand *operands, int count, const Array *out)
         if (array == NULL || operands[k].is_single) {
             singles |= 1 << k;
         }
-        else if (PyDataType_ELSIZE(array->dtype) != item || (uintptr_t)array->data % 16) {
-            return -1;
+        else {
+            npy_intp bytes = wide * PyDataType_ELSIZE(array->dtype);
+            if ((uintptr_t)array->data % (bytes < 16 ? bytes : 16)) {
+                return -1;
+            }
         }
     }
     return singles;
@@ -446,6 +487,23 @@ launch_variant(Elementwise *self, Variant *variant, const Operand *operands, Arr
 {
     char room[8 * (4 + 4 * MOST_IN + MOST_LOOP * (MOST_IN + 2))];
     Words words = {room, 0};
+    Walk walk;
+    Function function = alike ? variant->plain : variant->strided;
+    npy_intp threads = 128, each = alike ? 4 : 1, wide = 1; /* elements of a thread, and of a vector */
+    int singles = vector_operands(operands, self->nin, out);
+    if (!alike) {
+        walk.left = join_dimensions(operands, self->nin, out, walk.loop, walk.steps);
+        wide = singles < 0 ? 1 : walk_in_vectors(&walk, operands, self->nin, out);
+        if (wide > 1) {
+            function = find_vector(self, variant, singles | INNER);
+            each = wide;
+        }
+    }
+    else if (singles >= 0) {
+        function = find_vector(self, variant, singles);
+        threads = 256;
+        each = 2 * 16 / PyDataType_ELSIZE(out->dtype);
+    }
     add(&words, &out->data, 8);
     for (int k = 0; k < self->nin; k++) {
         const char *data = operands[k].array == NULL ? NULL : operands[k].array->data;
@@ -454,23 +512,11 @@ launch_variant(Elementwise *self, Variant *variant, const Operand *operands, Arr
     for (int k = 0; k < self->nin; k++) {
         add(&words, &operands[k].value, sizeof(Value));
     }
-    add_number(&words, out->size);
-    Function function = variant->strided;
-    npy_intp threads = 128, each = 1;
-    if (alike) {
-        int singles = vector_operands(operands, self->nin, out);
-        function = variant->plain;
-        each = 4;
-        for (int k = 0; k < self->nin; k++) {
-            add_number(&words, operands[k].array != NULL && !operands[k].is_single);
-        }
-        if (singles >= 0) {
-            function = find_vector(self, variant, singles);
-            threads = 256;
-            each = 2 * 16 / PyDataType_ELSIZE(out->dtype);
-        }
+    add_number(&words, out->size / wide);
+    for (int k = 0; alike && k < self->nin; k++) {
+        add_number(&words, operands[k].array != NULL && !operands[k].is_single);
     }
-    else if (add_strides(&words, operands, self->nin, out) < 0) {
+    if (!alike && add_walk(&words, &walk, self->nin) < 0) {
         return -1;
     }
     npy_intp blocks = (out->size + threads * each - 1) / (threads * each);

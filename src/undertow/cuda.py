@@ -354,43 +354,75 @@ def launch_stats() -> dict[str, int]:
     return found
 
 
-# ---- random numbers: those of tensors on a GPU are drawn by the CPU's generator, and copied
+# ---- random numbers: each GPU draws in its own memory, and a seed gives the numbers that it gives in PyTorch
+
+
+def _generator(device: Device | str | int | None = None) -> Any:
+    """The default generator of a GPU."""
+    return import_module("undertow.ops.random.generator").default_of(_space(device))
 
 
 def manual_seed(seed: int) -> None:
-    """Nothing: numbers for tensors on a GPU are drawn by the CPU's generator, which `undertow.manual_seed` seeds.
+    """Seed the generator of the current GPU; without a GPU nothing happens.
 
     Example: `ut.cuda.manual_seed(0)`
     """
+    if is_available():
+        _generator().manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Nothing, as `manual_seed`.
+    """Seed the generators of all GPUs, also of those that are not used yet.
 
     Example: `ut.cuda.manual_seed_all(0)`
     """
+    import_module("undertow.ops.random.generator").seed_gpus(int(seed))
+
+
+def seed() -> None:
+    """Seed the generator of the current GPU with a number that nobody can foresee.
+
+    Example: `ut.cuda.seed()`
+    """
+    if is_available():
+        _generator().seed()
 
 
 def seed_all() -> None:
-    """Nothing, as `manual_seed`.
+    """Seed the generators of all GPUs with one number that nobody can foresee.
 
     Example: `ut.cuda.seed_all()`
     """
+    from os import urandom
+
+    manual_seed_all(int.from_bytes(urandom(8), "little"))
+
+
+def get_rng_state(device: Device | str | int | None = None) -> Any:
+    """The state of a GPU's generator, as a tensor of bytes: PyTorch's."""
+    return _generator(device).get_state()
+
+
+def set_rng_state(new_state: Any, device: Device | str | int | None = None) -> None:
+    """Continue a GPU's generator from a state that `get_rng_state` returned."""
+    _generator(device).set_state(new_state)
 
 
 def get_rng_state_all() -> list[Any]:
-    """The states of the generators of all GPUs: there is none, and `undertow.get_rng_state()` is the CPU's.
+    """The states of the generators of all GPUs.
 
     Example: `len(ut.cuda.get_rng_state_all())`
     """
-    return []
+    return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    """Put back what `get_rng_state_all` returned: nothing.
+    """Put back what `get_rng_state_all` returned.
 
     Example: `ut.cuda.set_rng_state_all(ut.cuda.get_rng_state_all())`
     """
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
 
 
 def ipc_collect() -> None:

@@ -19,7 +19,7 @@ from undertow.ops.index import getitem
 from undertow.ops.inplace import forms
 from undertow.ops.inplace import methods as in_place_methods
 from undertow.ops.inplace import views as in_place_views
-from undertow.ops.pointwise.elementary import reciprocal
+from undertow.ops.pointwise.powers import reciprocal
 from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.random import tensors as random_ops

@@ -23,6 +23,7 @@ from tests.interop.numpy_calls import (
     WITHOUT_TENSORS,
     expressions,
 )
+from tests.rows import rows
 
 SPACES = ("np", np), ("np.linalg", np.linalg), ("np.fft", np.fft)
 
@@ -89,7 +90,7 @@ def check_values(expression: str, got: list[Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # since NumPy 2.5
-@pytest.mark.parametrize("expression", expressions(UFUNCS + MORE_UFUNCS + CALLS + MORE_CALLS))
+@rows("expression", expressions(UFUNCS + MORE_UFUNCS + CALLS + MORE_CALLS))
 def test_values_and_gradients(expression: str) -> None:
     expected, leaves = run(expression), leaves_for(expression)
     got = run(expression, **leaves)

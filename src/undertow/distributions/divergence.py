@@ -7,20 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow import ops
-from undertow.distributions.continuous import (
-    EULER,
-    Cauchy,
-    Exponential,
-    Gumbel,
-    HalfNormal,
-    Laplace,
-    Normal,
-    Uniform,
-)
-from undertow.distributions.discrete import Bernoulli, Categorical, Geometric, OneHotCategorical, Poisson
+from undertow.distributions.categorical import Categorical, OneHotCategorical
+from undertow.distributions.continuous import EULER, Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from undertow.distributions.discrete import Bernoulli, Geometric, Poisson
 from undertow.distributions.gammas import Beta, Dirichlet, Gamma
-from undertow.distributions.joint import Independent, MultivariateNormal, sum_last
+from undertow.distributions.independent import Independent, sum_last
 from undertow.distributions.log_normal import LogNormal
+from undertow.distributions.multivariate_normal import MultivariateNormal
 
 if TYPE_CHECKING:
     from undertow.distributions.distribution import Distribution

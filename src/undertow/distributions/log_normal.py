@@ -8,7 +8,8 @@ from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.continuous import Normal
-from undertow.distributions.elementary_transforms import ExpTransform, TransformedDistribution
+from undertow.distributions.elementary_transforms import ExpTransform
+from undertow.distributions.transformed_distribution import TransformedDistribution
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor

@@ -13,6 +13,7 @@ fused        what takes array functions several steps      blocks       what ker
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          ordering     sorting, and sums by index
+philox       random numbers
 attention    a block of scores at a time                   convolution, cudnn   by cuDNN, or by kernels of ours
 updates      steps of optimizers, all at once              half_precision, precision   what is computed in which dtype
 
@@ -47,6 +48,7 @@ from undertow.backend.cuda import (
     libraries,
     norms,
     ordering,
+    philox,
     pinned,
     pooling,
     precision,
@@ -83,7 +85,7 @@ OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": functions.linear, "note_outside": indexing.note_outside,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
-    **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS,
+    **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip
 
 
@@ -207,6 +209,10 @@ class CudaNamespace(ArrayNamespace):
         """The kernel of a formula of real numbers; what it cannot compute, `function` does."""
         formula = Formula(len(operands), elementwise.all_alike, lambda dtypes: code)
         return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
+
+    def random_stream(self, seed: int) -> philox.Philox:
+        """A stream of random numbers, drawn in the memory of this device."""
+        return philox.Philox(self, seed)
 
     def current_stream(self) -> streams.Stream:
         return streams.current_stream_of(self)

@@ -184,10 +184,11 @@ def truth(name: str) -> Callable[..., Any]:
 def mean(
     a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Any = NOTHING, **options: Any
 ) -> Any:
-    if out is not None or options or a.dtype.kind not in "buif" or dtypes.is_narrow(a.dtype):
+    kind = dtypes.kind_of(a.dtype)
+    if out is not None or options or kind not in "buif":
         return NotImplemented
-    to = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind == "f" else np.dtype(np.float64)
-    if to.kind != "f" or dtypes.is_narrow(to):
+    to = np.dtype(dtype) if dtype is not None else a.dtype if kind == "f" else np.dtype(np.float64)
+    if dtypes.kind_of(to) != "f":
         return NotImplemented
     return mean_of(a, axis, keepdims is not NOTHING and bool(keepdims), to)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from undertow.nn.functions import dropout
+from undertow.nn import functional as F
 from undertow.nn.module import Module
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Dropout(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout(input, self.p, self.training, self.inplace)
+        return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(AnyDropout):
@@ -53,7 +53,7 @@ class Dropout1d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout1d(input, self.p, self.training, self.inplace)
+        return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(AnyDropout):
@@ -68,7 +68,7 @@ class Dropout2d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout2d(input, self.p, self.training, self.inplace)
+        return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(AnyDropout):
@@ -83,7 +83,7 @@ class Dropout3d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout3d(input, self.p, self.training, self.inplace)
+        return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(AnyDropout):
@@ -100,7 +100,7 @@ class AlphaDropout(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.alpha_dropout(input, self.p, self.training, self.inplace)
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(AnyDropout):
@@ -117,4 +117,4 @@ class FeatureAlphaDropout(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.feature_alpha_dropout(input, self.p, self.training, self.inplace)
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

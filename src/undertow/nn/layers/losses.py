@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import functional as F
-from undertow.nn.functions.old_reduction_arguments import takes_old_arguments
 from undertow.nn.layers.distances import PairwiseDistance
 from undertow.nn.layers.linear import Linear
 from undertow.nn.module import Module
+from undertow.nn.old_reduction_arguments import takes_old_arguments
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import init
-from undertow.nn.functions.attention import multi_head_attention_forward
 from undertow.nn.layers.linear import Linear, fresh
 from undertow.nn.module import Module
+from undertow.ops.network.attention import multi_head_attention_forward
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device

@@ -9,10 +9,10 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.nn import init
-from undertow.nn.functions.rnn.run import Weights, run_layers
 from undertow.nn.layers.linear import fresh
 from undertow.nn.layers.shared_arguments import SharedArguments
 from undertow.nn.module import Module
+from undertow.nn.rnn.run import Weights, run_layers
 from undertow.nn.utils.rnn import PackedSequence
 
 if TYPE_CHECKING:

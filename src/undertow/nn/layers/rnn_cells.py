@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import init
-from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
+from undertow.nn.rnn.steps import Step, gru_step, lstm_step, rnn_step
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device

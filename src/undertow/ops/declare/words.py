@@ -276,6 +276,11 @@ WORDS = {
         "Indices drawn with the probabilities that each row is proportional to.",
         "ut.multinomial(ut.tensor([0.0, 1.0]), 1)",
     ),
+    "native_dropout": Words(
+        "Every element 0 with probability p, else over 1 - p; and which were kept.",
+        "ut.native_dropout(ut.ones(2), 0.5, False)",
+    ),
+    "native_dropout_backward": Words("`grad` times `scale` where the mask is set, and 0 elsewhere."),
     # products
     "mm": Words("The product of two matrices.", f"ut.mm({_M}, {_M})"),
     "mv": Words("The product of a matrix and a vector.", f"ut.mv({_M}, ut.ones(2))"),

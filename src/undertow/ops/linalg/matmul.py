@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import stacks
+from undertow.backend import cpu, stacks
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
@@ -47,7 +47,7 @@ def times_transposed(xp: Namespace, input: Array, weight: Array) -> Any:
 
     With more rows the copy that turns it back costs as much, and more than the product for a large vocabulary.
     """
-    if weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
+    if xp is cpu and weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
         count = input.shape[0]
         if 2 * count <= weight.shape[0] and count * weight.size > 200_000 and count * input.itemsize <= 128:
             return xp.ascontiguousarray(weight.dot(input.T).T)
