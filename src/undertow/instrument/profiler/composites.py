@@ -17,7 +17,7 @@ from types import CodeType, FrameType, FunctionType
 from undertow.autograd.interceptors.observer import name_of
 from undertow.ops.declare.op import REGISTRY, Op
 from undertow.scopes import common_lock, held
-from undertow.tensor.torch_function import behind
+from undertow.tensor.torch_function import behind, python_function
 
 #: called with an operation, when it began, and a frame with its arguments, which is about to end
 Ended = Callable[[Op, int, FrameType], None]
@@ -34,10 +34,11 @@ def composites() -> dict[CodeType, tuple[FunctionType, Op]]:
     names = {name_of(op) for op in ops if op.kind != "composite"}
     for op in ops:
         if op.kind == "composite" and is_shown(op, names):
-            function = behind(inspect.unwrap(op.function))
+            public = inspect.unwrap(python_function(op.function))
+            function = behind(public)
             if function.__code__ in found:  # made by the same factory: told apart by the name
                 function.__code__ = function.__code__.replace(co_name=op.name)
-            found[function.__code__] = inspect.unwrap(op.function), op
+            found[function.__code__] = public, op
     return found
 
 
