@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import cache
 from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
 from undertow.ops.declare.op import REGISTRY, Op
@@ -34,7 +35,8 @@ def composites() -> dict[CodeType, tuple[FunctionType, Op]]:
     names = {name_of(op) for op in ops if op.kind != "composite"}
     for op in ops:
         if op.kind == "composite" and is_shown(op, names):
-            public = inspect.unwrap(python_function(op.function))
+            public: Any = python_function(op.function)
+            public = inspect.unwrap(public)
             function = behind(public)
             if function.__code__ in found:  # made by the same factory: told apart by the name
                 function.__code__ = function.__code__.replace(co_name=op.name)
