@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.compiled import shortcut, twin
+from undertow.compiled import core, shortcut, twin
 from undertow.ops.arguments.dims import (
     Dims,
     numpy_spelling,
@@ -71,7 +71,8 @@ def sum_all_forward(xp: Namespace, input: Array) -> Any:
         return accumulate(xp.add, input, None)
     if input.size <= 32 and xp is cpu:
         return (input if input.ndim == 1 else input.ravel()).dot(ones[input.size])
-    if xp is cpu and input.dtype.kind == "c" and input.flags.c_contiguous:  # two sums of numbers that are real
+    if core is not None and xp is cpu and input.dtype.kind == "c" and input.flags.c_contiguous:
+        # two sums of real numbers, for which there are kernels
         parts = input.reshape(-1).view(dtypes.real_of(input.dtype)).reshape(-1, 2)
         return sum_dims_forward(xp, parts, (0,), False).view(input.dtype)[0]
     return xp.add.reduce(input, axis=None)
