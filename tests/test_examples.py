@@ -86,7 +86,7 @@ def test_the_example_is_documented_and_short(name: str) -> None:
 @pytest.mark.parametrize("name", [*EXAMPLES, "demo"])
 def test_the_example_has_a_page_with_a_picture(name: str) -> None:
     index, page = (path.read_text(encoding="utf-8") for path in (INDEX, PAGES / f"{name}.md"))
-    assert f"](examples/{name}.md)" in index and f"](examples/{name}.png)" in index
+    assert f"](examples/{name}.md)" in index and f"](examples/small/{name}.png)" in index
     assert f"]({name}.png)" in page
     headings = ["## Run it", "## How it works", "## Try next"]
     assert [line for line in page.splitlines() if line.startswith("## ")] == headings

@@ -338,3 +338,17 @@ def test_a_tensor_that_requires_grad_gives_no_array() -> None:
     for call in (lambda: np.asarray(x), lambda: np.array([x, x]), lambda: np.asarray(x * 2)):
         with pytest.raises(RuntimeError, match=r"Use tensor\.detach\(\)\.numpy\(\) instead"):
             call()
+
+
+def test_arrays_of_another_dtype_are_promoted_as_numpy_does() -> None:
+    x, a = ut.ones(2, 2, requires_grad=True), np.array([[2.0, 1.0], [0.0, 1.0]])
+    for result in (
+        np.linalg.multi_dot([a, x, a]),
+        np.linalg.solve(a, x),
+        np.linalg.lstsq(a, x, rcond=None)[0],
+        np.polyfit(np.arange(2.0), x[0], 1),
+        np.polyfit(x[0].cumsum(0), np.arange(2.0), 1),
+    ):
+        assert result.dtype == ut.float64
+        (grad,) = ut.autograd.grad(result.sum(), x)
+        assert grad.dtype == ut.float32 and bool(grad.isfinite().all())
