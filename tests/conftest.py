@@ -135,6 +135,7 @@ def pytest_collection_finish() -> None:
     leave_to_themselves()
 
 
+@pytest.hookimpl(trylast=True)  # when the fixtures of the file have ended
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Nor at what the tests of another file have loaded: PyTorch alone is 180,000 objects, a fifth of a second."""
     if nextitem is not None and nextitem.path != item.path:

@@ -14,6 +14,7 @@ import pytest
 
 import undertow as ut
 from undertow import demo
+from undertow.__main__ import main
 from undertow.demo import training
 from undertow.demo.digits import HEIGHT, SIDE, WIDTH, digits, glyphs
 from undertow.demo.drawing import curve, images_beside
@@ -96,10 +97,17 @@ def test_info_names_versions_devices_and_threads() -> None:
         (["dmeo"], "invalid choice: 'dmeo'"),
     ],
 )
-def test_bad_options_are_named(arguments: list[str], complaint: str) -> None:
-    done = run(*arguments)
+def test_bad_options_are_named(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_bad_option_ends_the_process_without_a_traceback() -> None:
+    done = run("demo", "--epochs", "0")
     assert done.returncode == 2
-    assert complaint in done.stderr and "Traceback" not in done.stderr
+    assert "argument --epochs: expected a whole number" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_reader_that_goes_away_is_no_error_to_report() -> None:

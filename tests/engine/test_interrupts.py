@@ -55,7 +55,7 @@ def assert_works() -> None:
     assert x.grad.tolist() == [2, 2, 2]
 
 
-def assert_unharmed(before: dict[str, Any], n: int) -> None:
+def assert_unharmed(before: dict[str, Any], n: int | str) -> None:
     now = everything_switched()
     changed = {name: (before[name], now[name]) for name in now if now[name] != before[name]}
     assert not changed, f"interrupted at event {n}: {changed}"
@@ -192,20 +192,31 @@ PROGRAMS = [a_pass, a_pass_with_hooks, a_recorded_pass, a_nested_pass, a_checkpo
 WITHOUT_MODES = [a_pass, a_pass_with_hooks, a_recorded_pass]
 
 
-@pytest.mark.parametrize("program", PROGRAMS if core is not None else WITHOUT_MODES, ids=lambda f: f.__name__)
-def test_an_interrupt_at_every_event(program: Callable[[], None]) -> None:
-    in_a_process_of_its_own(f"interrupt_at_every_event(tests.{program.__name__})")
+def a_few(programs: list[Callable[[], None]]) -> list[list[Callable[[], None]]]:
+    """Those that share a process, which takes as long to start as one of them to run."""
+    return [programs[start : start + 4] for start in range(0, len(programs), 4)]
 
 
-def interrupt_at_every_event(program: Callable[[], None]) -> None:
+@pytest.mark.parametrize(
+    "programs",
+    a_few(PROGRAMS if core is not None else WITHOUT_MODES),
+    ids=lambda few: "+".join(f.__name__ for f in few),
+)
+def test_an_interrupt_at_every_event(programs: list[Callable[[], None]]) -> None:
+    for_the_child = ", ".join(f"tests.{program.__name__}" for program in programs)
+    in_a_process_of_its_own(f"interrupt_at_every_event({for_the_child})")
+
+
+def interrupt_at_every_event(*programs: Callable[[], None]) -> None:
     assert_works()
-    program()
-    before = everything_switched()
-    number = 0
-    for number in at_every_event(program, EVENTS):
-        assert_unharmed(before, number)
-    assert number > 10
-    assert_works()
+    for program in programs:
+        program()
+        before = everything_switched()
+        number = 0
+        for number in at_every_event(program, EVENTS):
+            assert_unharmed(before, f"{number} of {program.__name__}")
+        assert number > 10, program
+        assert_works()
 
 
 def test_an_interrupt_at_events_of_a_device_pass() -> None:
