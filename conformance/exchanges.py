@@ -75,6 +75,7 @@ def install(package: Path, module: Any, absent: Any, backend: str) -> None:
     from undertow.distributed import process_group
     from undertow.distributed.algorithms import ddp_comm_hooks
     from undertow.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    from undertow.distributed.data_parallel.logging_data import dump_environment
 
     os.environ.update(BACKEND=backend, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", INIT_METHOD="env://")
     for name in ("IS_FBCODE", "IS_SANDCASTLE", "TEST_WITH_ROCM"):
@@ -96,7 +97,8 @@ def install(package: Path, module: Any, absent: Any, backend: str) -> None:
     module("torch._utils_internal", TEST_MASTER_ADDR="127.0.0.1", TEST_MASTER_PORT=29500)
     module("torch.cuda", torch.cuda)
     module("torch.cuda.amp")
-    module("torch.nn.parallel.distributed", _DEFAULT_BUCKET_CAP_MB=25, _MB_TO_BYTES=2**20)
+    names = {"_DEFAULT_BUCKET_CAP_MB": 25, "_MB_TO_BYTES": 2**20, "_dump_DDP_relevant_env_vars": dump_environment}
+    module("torch.nn.parallel.distributed", **names)
     module("torch.utils.data", undertow.data)
     module("torch.utils.data.distributed", undertow.data)
     module("torch.testing._internal.common_distributed", **helpers(package))

@@ -34,6 +34,17 @@ set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) /* steals value *
     Py_XDECREF(old);
 }
 
+/* PyArray_SIZE, without a call of NumPy */
+static inline npy_intp
+count_of(PyArrayObject *array)
+{
+    npy_intp count = 1;
+    for (int k = PyArray_NDIM(array); k > 0; k--) {
+        count *= PyArray_DIMS(array)[k - 1];
+    }
+    return count;
+}
+
 /* What Python told us of its classes and functions; filled by bind(). */
 typedef struct {
     /* tensor/ */
@@ -91,6 +102,10 @@ typedef struct {
     /* instrument/: NULL until a program uses the profiler */
     PyTypeObject *Profiled;
     Py_ssize_t o_rows;
+    /* distributed/: NULL until a program uses it */
+    PyTypeObject *Arrivals;
+    Py_ssize_t arrivals_is_open, arrivals_came, arrivals_buckets, arrivals_places, arrivals_arrays, arrivals_missing,
+        arrivals_unusual, arrivals_complete;
 } Core;
 
 extern Core core;
@@ -111,6 +126,9 @@ void expression_free(Expression *);
 int expression_reach(const Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
+/* The same, only if it is a sum, difference, product or quotient of two arguments that are small arrays or numbers;
+ * otherwise NULL without an exception. */
+PyObject *arithmetic_value(const Expression *, PyObject *const *arguments);
 PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */
@@ -148,6 +166,12 @@ PyObject *run_pass(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
 
 PyObject *compute_dependencies(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* ---- arrivals.c */
+
+PyObject *arrived(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *take_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- twins/table.c */
 

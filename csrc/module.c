@@ -5,6 +5,7 @@
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
+#include "rows.h"
 
 Core core;
 
@@ -27,7 +28,7 @@ typedef struct {
 
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
-    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled),
+    TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled), TYPE(Arrivals),
     TYPE(PublicDtype), TYPE(device_array), TYPE(StreamExtra), OBJECT(device_xp), OBJECT(device_forms),
     OBJECT(device_rules), OBJECT(extra_on), OBJECT(LEAF),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
@@ -59,7 +60,11 @@ static const Slot slots[] = {
     {"Node", "lasti", &core.n_lasti},
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
     {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
-    {"Capture", "output_idx", &core.p_output_idx}, {"PublicDtype", "dtype", &core.d_numpy}};
+    {"Capture", "output_idx", &core.p_output_idx}, {"PublicDtype", "dtype", &core.d_numpy},
+    {"Arrivals", "is_open", &core.arrivals_is_open}, {"Arrivals", "came", &core.arrivals_came},
+    {"Arrivals", "buckets", &core.arrivals_buckets}, {"Arrivals", "places", &core.arrivals_places},
+    {"Arrivals", "arrays", &core.arrivals_arrays}, {"Arrivals", "missing", &core.arrivals_missing},
+    {"Arrivals", "unusual", &core.arrivals_unusual}, {"Arrivals", "complete", &core.arrivals_complete}};
 
 int
 find_slot(PyTypeObject *type, PyObject *name, Py_ssize_t *offset)
@@ -173,8 +178,12 @@ static PyMethodDef functions[] = {
     {"call_with", (PyCFunction)(void (*)(void))call_with, METH_FASTCALL | METH_KEYWORDS},
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
+    {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
+    {"arrived", (PyCFunction)(void (*)(void))arrived, METH_FASTCALL},
+    {"take_gradients", (PyCFunction)(void (*)(void))take_gradients, METH_FASTCALL},
+    {"give_gradients", (PyCFunction)(void (*)(void))give_gradients, METH_FASTCALL},
     {"compute_dependencies", (PyCFunction)(void (*)(void))compute_dependencies, METH_FASTCALL},
     {"norm_rows", (PyCFunction)(void (*)(void))norm_rows, METH_FASTCALL},
     {"norm_rows_gradient", (PyCFunction)(void (*)(void))norm_rows_gradient, METH_FASTCALL},

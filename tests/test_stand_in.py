@@ -114,6 +114,7 @@ def test_processes_that_a_program_starts_find_it_too(tmp_path: Path) -> None:
         import torch
 
         def work(number):
+            assert "undertow" in torch.__version__, torch.__file__
             return torch.full((2,), float(number)).sum().item()
 
         if __name__ == "__main__":

@@ -144,9 +144,7 @@ else:
             "undertow.autograd.vmap": "vmap",
             "undertow.futures": "Future",
             "undertow.interop.files": "load save",
-            "undertow.nn.functions.rnn.functional": (
-                "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
-            ),
+            "undertow.nn.rnn.functional": ("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"),
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.functions": (
                 "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4 bits8 float4_e2m1fn_x2 "

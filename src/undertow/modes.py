@@ -470,6 +470,10 @@ class enforce_grad_layout_policy(_FieldSwitch):
     """Whether the first gradient of a leaf is laid out in memory as the leaf is (the default), or kept as it came.
 
     At once as a call, until the end of the block as a context manager, during the call as a decorator.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.enforce_grad_layout_policy(True):
+    ...     (2 * ut.ones(1, requires_grad=True)).backward()
     """
 
     field = "grad_layout"
@@ -480,6 +484,11 @@ class force_original_view_tracking(_FieldSwitch):
 
     True (the default here): by the operations that made the view. False: by one as_strided of the base's memory, which
     is what PyTorch does by default.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.force_original_view_tracking(True):
+    ...     print(ut.autograd.is_view_replay_enabled())
+    True
     """
 
     field = "replay_views"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.rows import rows
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import ArrayNamespace, cpu
@@ -164,7 +165,7 @@ def test_a_shape_of_something_that_is_no_input() -> None:
         function(leaf([1.0]), 2.0)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@rows("name", sorted(REGISTRY))
 def test_rules_name_what_there_is(name: str) -> None:
     if REGISTRY[name].kind != "composite":
         REGISTRY[name].check_rules()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from tests.samples.sparse import SPARSE_OPERATIONS, SPARSE_ROWS, SparseRow
 from undertow.autograd.gradcheck import gradcheck
 from undertow.modes import current, set_state
@@ -25,7 +26,7 @@ REAL_IN_TORCH = {
 
 
 def each_case(cases: list[tuple[SparseRow, bool]]) -> Any:
-    return pytest.mark.parametrize("row, complex_", cases, ids=[f"{r.id}{'-complex' * c}" for r, c in cases])
+    return rows("row, complex_", cases, ids=[f"{r.id}{'-complex' * c}" for r, c in cases], together=10)
 
 
 def differentiated_by_torch(row: SparseRow, complex_: bool) -> bool:

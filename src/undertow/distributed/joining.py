@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from undertow.distributed import last_words
 from undertow.distributed.status_board import Board, keep_line_current
 
 #: how long a process that ends waits for the others to end, at most
@@ -112,8 +113,10 @@ class ErrorsStopAll:
             return
         sys.stdout.flush()
         sys.stderr.flush()
+        code = 130 if issubclass(kind, KeyboardInterrupt) else 1
+        last_words.note(code, f"{kind.__name__}: {error}".split("\n")[0])
         time.sleep(GRACE)
-        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(code)
 
 
 errors_stop_all = ErrorsStopAll()

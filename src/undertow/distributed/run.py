@@ -1,7 +1,7 @@
 """Start a program in several processes of this machine: python -m undertow.distributed.run -n 4 program.py [arguments]
 
 Every process finds RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE in its environment, and its share of the cores as
-OMP_NUM_THREADS. If one ends with an error, all are stopped, and one line says which signal or code it was; with
+OMP_NUM_THREADS. If one ends with an error, all are stopped, and one line says which, how, and what it said last; with
 --max-restarts all are started again, to go on from their last checkpoint (TORCHELASTIC_RESTART_COUNT counts). On a
 cluster its own launcher does this: `srun -n 64 python program.py`, `mpiexec -n 64 python program.py`.
 """
@@ -15,9 +15,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from undertow.distributed import last_words
 from undertow.distributed.launched import NAMES
 
 #: the option of our own by which a process knows that it is one of several
@@ -56,8 +58,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return asked
 
 
-def environment(asked: argparse.Namespace, attempt: int) -> dict[str, str]:
-    """What the processes get: limits, and their share of the cores."""
+def environment(asked: argparse.Namespace, attempt: int, folder: str) -> dict[str, str]:
+    """What the processes get: limits, their share of the cores, and where to note how they ended."""
     found = dict(os.environ)
     threads = str(max(1, (os.cpu_count() or 1) // asked.nproc_per_node))
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -67,6 +69,7 @@ def environment(asked: argparse.Namespace, attempt: int) -> dict[str, str]:
     if asked.timeout is not None:
         found["UNDERTOW_DISTRIBUTED_TIMEOUT"] = str(asked.timeout)
     found["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+    found[last_words.FOLDER] = folder
     return found
 
 
@@ -78,11 +81,11 @@ def find_mpiexec() -> str:
     return found
 
 
-def run(asked: argparse.Namespace, attempt: int) -> int:
+def run(asked: argparse.Namespace, attempt: int, folder: str) -> int:
     """Start the processes and wait for all; the exit code of mpiexec."""
     inside = [sys.executable, "-m", "undertow.distributed.run", INSIDE, *(["-m"] if asked.module else [])]
     command = [find_mpiexec(), "-n", str(asked.nproc_per_node), *inside, asked.program, *asked.arguments]
-    child = subprocess.Popen(command, env=environment(asked, attempt))
+    child = subprocess.Popen(command, env=environment(asked, attempt, folder))
     # mpiexec and the processes are in this one's group, so an interrupt reaches them, too: what is left is to wait
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
@@ -95,27 +98,23 @@ def run(asked: argparse.Namespace, attempt: int) -> int:
             signal.signal(number, handler)
 
 
-def said(code: int) -> str:
-    """An exit code in words: mpiexec returns the number of the signal that ended a process."""
-    for number in (code - 128, -code, code):
-        if number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM, signal.SIGBUS):
-            return f"by {signal.Signals(number).name}"
-    return f"with code {code}"
-
-
 def launch(arguments: Sequence[str] | None = None) -> int:
     asked = parse(arguments)
     for attempt in range(asked.max_restarts + 1):
-        code = run(asked, attempt)
-        if code in (0, 130):
-            return code
+        with tempfile.TemporaryDirectory(prefix="undertow-run-") as folder:
+            code = run(asked, attempt, folder)
+            if code in (0, 130):
+                return code
+            first = min(last_words.notes(folder), default=None)
+        who = f"mpiexec ended {last_words.in_words(code)}" if first is None else first.who()
+        said = f"; its last words: {first.line}" if first is not None and first.line else ""
         more = f"; start {attempt + 2} of {asked.max_restarts + 1}" if attempt < asked.max_restarts else ""
         print(
-            f"undertow.distributed.run: a process ended {said(code)}; all {asked.nproc_per_node} were stopped{more}",
+            f"undertow.distributed.run: {who}; all {asked.nproc_per_node} were stopped{more}{said}",
             file=sys.stderr,
             flush=True,
         )
-    return code
+    return code if first is None else first.code()
 
 
 # ---- one of the processes
@@ -127,6 +126,7 @@ def one_of_several(arguments: list[str]) -> Any:
         value = next((os.environ[n] for n in theirs if n in os.environ), None)
         if value is not None:
             os.environ[ours] = value  # what the program was started with may be an outer launcher's
+    last_words.stand_by()
     is_module = arguments[0] == "-m"
     sys.argv = arguments[is_module:]
     if is_module:

@@ -76,7 +76,7 @@ class AccumulateGrad(Node):
                     extra.grad = first
             elif exact_sums.enabled() and exact_sums.add_exactly(variable, old, grad):
                 pass
-            elif old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
+            elif old._array.flags.writeable and fits_in_place(grad, old._array):
                 try:
                     variable._xp.add(old._array, grad, out=old._array)
                 except SparseConversionError:  # a sparse gradient and a dense one: the sum is dense
@@ -130,7 +130,8 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
                 node.sequence_nr = LAST
                 array = leaf._array
                 node.shape = array.shape
-                node.dtype = array.dtype if extra.rare is None else grad_dtype_of(leaf)
+                rare = extra.rare
+                node.dtype = array.dtype if rare is None or rare.grad_dtype is ... else rare.grad_dtype
                 node.extra = None if leaf._xp is cpu else extra_of_user(leaf, extra.used_by)
                 extra.accumulate = weakref.ref(node)
     return node
@@ -185,8 +186,11 @@ def resolve_leaves(node: Node, edges: list[Any]) -> None:
     for k, edge in enumerate(edges):
         if isinstance(edge, Tensor):
             extra = edge._extra
-            made = None if extra is None or extra.accumulate is None or extra.rare is not None else extra.accumulate()
-            edges[k] = leaf_edge_at(edge, node.sequence_nr) if made is None else made
+            if extra is not None and extra.rare is not None and extra.rare.former:
+                edges[k] = leaf_edge_at(edge, node.sequence_nr)
+                continue
+            made = None if extra is None or extra.accumulate is None else extra.accumulate()
+            edges[k] = leaf_edge(edge) if made is None else made
 
 
 def try_get_grad_accumulator(leaf: Tensor) -> AccumulateGrad | None:

@@ -84,7 +84,10 @@ class StreamContext(contextlib.ExitStack):
 
 
 def stream(stream: Any) -> StreamContext:
-    """`with stream(s): ...`: what this thread asks of a GPU goes to the stream."""
+    """`with stream(s): ...`: what this thread asks of a GPU goes to the stream.
+
+    Example: `ut.cuda.stream(ut.cuda.Stream())`
+    """
     return StreamContext(stream)
 
 

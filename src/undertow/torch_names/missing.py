@@ -27,9 +27,6 @@ METHODS = {
     "ao": "undertow computes with floats, and models cannot be quantized.",
     "ipu": "undertow runs on CPUs: leave it out.",
     "mtia": "undertow runs on CPUs: leave it out.",
-    "share_memory": (
-        "make the parameters on memory that processes share, from the start, as examples/hogwild.py does."
-    ),
     "xpu": "undertow runs on CPUs: leave it out.",
 }
 

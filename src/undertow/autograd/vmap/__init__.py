@@ -196,9 +196,12 @@ class _Call:
 
     def run_in_chunks(self, chunk_size: int, kwargs: dict[str, Any]) -> Any:
         """The outputs of one chunk after the other, joined."""
+        from undertow.long_loops import long_loop
+
         found, spec = [], None
         drawn_from = states() if self.randomness == "same" else None
-        for start in range(0, self.size, chunk_size):
+        starts = range(0, self.size, chunk_size)
+        for start in long_loop(starts, len(starts), "vmap"):
             size = min(chunk_size, self.size - start)
             if drawn_from is not None:
                 restore(drawn_from)  # so that every chunk draws the same numbers

@@ -9,6 +9,7 @@ from undertow import ops
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.backend.sparse.protocol import AnySparse
+from undertow.distributed.data_parallel.arrivals import give, take
 from undertow.distributed.errors import DistError
 from undertow.tensor import Tensor
 
@@ -22,8 +23,6 @@ class Bucket:
     views       parts of `flat`, each of the shape of a parameter
     counts      behind the gradients of the last bucket: which parameters of all were used, so that every process learns
                 of those that were not
-    arrays      the gradients that have come, as they were then: hooks of the program may take them away again
-    missing     how many have not
     sent        what gives the sums, or what a communication hook makes of them
     """
 
@@ -41,37 +40,37 @@ class Bucket:
         self.start_pass()
 
     def start_pass(self) -> None:
-        self.missing = len(self.parameters)
-        self.arrays: list[Any] = [None] * self.missing
         self.sent: Any = None
 
-    def take(self, names: Sequence[str], as_view: bool) -> None:
+    def take(self, names: Sequence[str], arrays: list[Any], as_view: bool) -> None:
         """Copy the gradients into the memory that is sent.
 
-        Where none has come in this pass, that is what earlier passes have left: the others add to theirs, too.
-
+        arrays   those that have come in this pass
         as_view  let them lie there from now on
         """
-        copy = cpu.copyto
-        for k, (tensor, view, gradient) in enumerate(zip(self.tensors, self.views, self.arrays, strict=True)):
-            if gradient is None:
-                left = tensor.grad
-                if left is None:
-                    view[...] = 0
-                    continue
-                gradient = left._array
-            if gradient is view:
-                continue
-            if isinstance(gradient, AnySparse):
-                name = names[self.parameters[k]]
-                raise DistError(
-                    f"the gradient of {name!r} is sparse, which only those of nn.Embedding(sparse=True) and "
-                    "nn.EmbeddingBag(sparse=True) may be: the processes must know it beforehand"
-                )
-            copy(view, gradient)
-            if as_view:
-                tensor.grad = Tensor(view, cpu)
-        self.arrays = [None] * len(self.arrays)  # the program may drop its gradients: nobody else is to keep them
+        for place in take(self.tensors, self.views, arrays, as_view):
+            self.take_one(place, names, arrays[place], as_view)
+
+    def take_one(self, place: int, names: Sequence[str], gradient: Any, as_view: bool) -> None:
+        """Where none has come, it is what earlier passes have left: the others add to theirs, too."""
+        tensor, view = self.tensors[place], self.views[place]
+        if gradient is None:
+            left = tensor.grad
+            if left is None:
+                view[...] = 0
+                return
+            gradient = left._array
+        if gradient is view:
+            return
+        if isinstance(gradient, AnySparse):
+            raise DistError(
+                f"the gradient of {names[self.parameters[place]]!r} is sparse, which only those of "
+                "nn.Embedding(sparse=True) and nn.EmbeddingBag(sparse=True) may be: the processes must know it "
+                "beforehand"
+            )
+        cpu.copyto(view, gradient)
+        if as_view:
+            tensor.grad = Tensor(view, cpu)
 
     def take_nothing(self) -> None:
         """Zeros, of a process that has no batch."""
@@ -100,15 +99,16 @@ class Bucket:
 
     def write_back(self, unused: set[int] | None, as_view: bool) -> None:
         """Give the parameters their means; what was used nowhere keeps the gradient it had."""
-        copy = cpu.copyto
-        for number, tensor, view in zip(self.parameters, self.tensors, self.views, strict=True):
-            if unused is not None and number in unused:
-                continue
-            gradient = tensor.grad
-            if gradient is None:
+        tensors, views = self.tensors, self.views
+        if unused:
+            used = [k for k, number in enumerate(self.parameters) if number not in unused]
+            tensors, views = [tensors[k] for k in used], [views[k] for k in used]
+        for place in give(tensors, views):
+            tensor, view = tensors[place], views[place]
+            if tensor.grad is None:
                 tensor.grad = Tensor(view if as_view else view.copy(), cpu)
-            elif gradient._array is not view:
-                copy(gradient._array, view)
+            else:
+                cpu.copyto(tensor.grad._array, view)
 
     def move_gradients(self) -> None:
         """Let gradients lie in this bucket that lay in another."""
@@ -126,14 +126,11 @@ class SparseBucket:
         self.start_pass()
 
     def start_pass(self) -> None:
-        self.missing = 1
-        self.arrays: list[Any] = [None]
         self.sent: Any = None
         self.gradient: Tensor | None = None
 
-    def take(self, names: Sequence[str], as_view: bool) -> None:
+    def take(self, names: Sequence[str], arrays: list[Any], as_view: bool) -> None:
         (tensor,), (number,) = self.tensors, self.parameters
-        self.arrays = [None]
         if tensor.grad is None:
             self.gradient = nothing_like(tensor)
         elif isinstance(tensor.grad._array, AnySparse):

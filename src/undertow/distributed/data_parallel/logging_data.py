@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 #: PyTorch's names of dtypes, in C++
 DTYPES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}
 ENVIRONMENT = ("MASTER_ADDR", "MASTER_PORT", "TORCH_DISTRIBUTED_DEBUG", "CUDA_VISIBLE_DEVICES")
+#: what else a program may be told by whoever starts it; the rest are settings of MPI and of the ways below it
+OURS = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "OMP_NUM_THREADS",
+    "UNDERTOW_DISTRIBUTED_TIMEOUT", "UNDERTOW_DISTRIBUTED_DEBUG",
+)  # fmt: skip
+OF_MPI = ("MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "PRTE_MCA_", "FI_", "UCX_")
+#: settings for PyTorch's backends that programs bring along; exchanges over MPI do not ask for them
+OF_OTHERS = (
+    "GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_IB_DISABLE",
+    "NCCL_TOPO_DUMP_FILE", "TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+)  # fmt: skip
+#: of an exchange: the thread that starts it, and the one that waits for those under way (see work.py)
+THREADS = 2
 #: passes that are noted in any case
 FIRST = 10
 
@@ -65,9 +78,15 @@ class LoggingData:
             "has_error": int(bool(self.error)),
             "error": self.error,
             **{name.lower(): os.environ.get(name, "N/A") for name in ENVIRONMENT},
+            **(self.as_gloo() if reducer.group.name() == "gloo" else {}),
             **self.last,
         }
         return found | {f"avg_{name}": total / self.noted_passes for name, total in self.sums.items()}
+
+    def as_gloo(self) -> dict[str, Any]:
+        """What PyTorch logs of gloo, where a program calls MPI by that name."""
+        settings = {name.lower(): os.environ.get(name, "N/A") for name in OF_OTHERS if name.startswith("GLOO")}
+        return {**settings, "gloo_num_threads": THREADS}
 
     def sample(self) -> None:
         """Note the times of the last pass, if it is one whose turn it is."""
@@ -87,3 +106,10 @@ class LoggingData:
         self.last = {**times, "forward_compute_time_start": self.forward[0], **took}
         self.noted_passes += 1
         self.sums = {name: self.sums.get(name, 0) + value for name, value in took.items()}
+
+
+def dump_environment() -> None:
+    """Print the variables of the environment that bear on exchanges; PyTorch's `_dump_DDP_relevant_env_vars`."""
+    found = sorted([name for name in os.environ if name.startswith(OF_MPI)])
+    for name in (*ENVIRONMENT, *OURS, *OF_OTHERS, *found):
+        print(f"env:{name}={os.environ.get(name, 'N/A')}")

@@ -10,14 +10,16 @@ Hooks of branches that run at the same time come on several threads: `lock` guar
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.autograd.graph import queue_callback
 from undertow.backend import cpu
 from undertow.distributed.collectives import all_reduce
+from undertow.distributed.data_parallel.arrivals import Arrivals, arrived
 from undertow.distributed.data_parallel.buckets import AnyBucket, CommHook, GradBucket, SparseBucket, divided
 from undertow.distributed.errors import DistError
 from undertow.distributed.objects import everybodys
@@ -56,23 +58,24 @@ class Reducer:
         self.divisor = self.members = group.size()  # of sums; and how many processes take part, which a Join changes
         self.armed = self.is_rebuilt = False
         self.has_batch = True
-        self.came = [0] * len(tensors)  # how often each has got a gradient in this pass
-        self.used = [False] * len(tensors)  # since the last exchange: also by passes that exchanged nothing
+        self.arrivals = Arrivals(len(tensors), self.arrived, self.send_ready, self.lock)
+        self.used = cpu.zeros(
+            len(tensors), dtype=bool
+        )  # since the last exchange: also by passes that exchanged nothing
         self.order: list[int] = []  # in which gradients came in the first pass
-        self.expected: list[int] | None = None  # how often each came in the first pass of a static graph
+        self.expected: Any = None  # how often each came in the first pass of a static graph
         self.hook: CommHook = None
         self.passes = 0
         self.times: dict[str, float] = {}  # of the pass: see logging_data.py
         self.build(list(range(len(tensors)))[::-1])  # the last layers have their gradients first
         for number, tensor in enumerate(tensors):
-            tensor.register_post_accumulate_grad_hook(self.hook_of(number))
+            tensor.register_post_accumulate_grad_hook(functools.partial(arrived, self.arrivals, number))
 
     def build(self, order: list[int]) -> None:
         self.buckets = divided(order, self.tensors, *self.caps, self.sparse)
         last = self.buckets[-1]
         self.counted = None if isinstance(last, SparseBucket) else last  # with whose gradients counts of use are sent
-        places = {n: (bucket, k) for bucket in self.buckets for k, n in enumerate(bucket.parameters)}
-        self.places = [places[n] for n in range(len(self.tensors))]
+        self.arrivals.lay_out([bucket.parameters for bucket in self.buckets])
         self.start_pass()
 
     # ---- gradients come
@@ -82,6 +85,7 @@ class Reducer:
         self.wanted = wanted
         if current_task() is None:  # a checkpoint may run the model again inside the pass
             self.armed = False
+        self.open()
 
     def arm(self) -> None:
         """A pass has begun; the outermost one, if a checkpoint runs others inside it, tells when all have come."""
@@ -92,49 +96,33 @@ class Reducer:
 
     def start_pass(self) -> None:
         self.sent = 0
-        self.came[:] = [0] * len(self.tensors)
+        self.arrivals.start_pass()
         for bucket in self.buckets:
             bucket.start_pass()
 
-    def hook_of(self, number: int) -> Callable[[Tensor], None]:
-        """What is called when a parameter has its gradient. Most of them come inside a pass that does what it must."""
-        lock, came = self.lock, self.came
-
-        def arrived(tensor: Tensor) -> None:
-            with lock:
-                if came[number] or not (self.armed and self.is_rebuilt and self.wanted) or self.static_graph:
-                    self.arrived(number, tensor)
-                    return
-                came[number] = 1
-                bucket, k = self.places[number]
-                bucket.arrays[k] = tensor._extra.grad._array  # type: ignore[union-attr]
-                bucket.missing -= 1
-                if not bucket.missing:
-                    self.send_ready()
-
-        return arrived
+    def open(self) -> None:
+        """Most gradients come inside a pass that does what it must: they are noted, and nothing else is done."""
+        self.arrivals.is_open = self.armed and self.is_rebuilt and self.wanted and not self.static_graph
 
     def arrived(self, number: int, tensor: Tensor) -> None:
-        """A parameter has its gradient."""
+        """A parameter has its gradient, and that is not all."""
         self.used[number] = True
         if not self.wanted:
             return
         with self.lock:
             if not self.armed:
                 self.arm()
-            self.came[number] += 1
+            came = self.arrivals.came
+            came[number] += 1
             if self.static_graph:
-                if self.expected is None or self.came[number] != self.expected[number]:
+                if self.expected is None or came[number] != self.expected[number]:
                     return  # there may be more to come: at the latest, the end of the pass sends it
-            elif self.came[number] > 1:
+            elif came[number] > 1:
                 self.refuse_second(number)
             if not self.is_rebuilt:
                 self.order.append(number)
-            bucket, k = self.places[number]
-            bucket.arrays[k] = tensor.grad._array
-            bucket.missing -= 1
-            if not bucket.missing:
-                self.send_ready()
+            self.arrivals.note(number, tensor.grad._array)
+            self.open()  # not before this one is noted: others may come on other threads
 
     def refuse_second(self, number: int) -> None:
         raise DistError(
@@ -146,14 +134,17 @@ class Reducer:
     # ---- and are sent
 
     def send_ready(self) -> None:
-        while self.sent < len(self.buckets) and not self.buckets[self.sent].missing:
-            self.send(self.buckets[self.sent])
-            self.sent += 1
+        with self.lock:
+            while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
+                self.send(self.buckets[self.sent])
+                self.sent += 1
 
     def send(self, bucket: AnyBucket) -> None:
         self.times.setdefault("backward_comm_time_start", time.perf_counter_ns())
         if self.has_batch:
-            bucket.take(self.names, self.as_view)
+            arrays = self.arrivals.arrays[bucket.index]
+            bucket.take(self.names, arrays, self.as_view)
+            arrays[:] = [None] * len(arrays)  # the program may drop its gradients: nobody else is to keep them
         else:
             bucket.take_nothing()
         if self.hook is not None:
@@ -164,23 +155,22 @@ class Reducer:
         work: Any = all_reduce(bucket.tensor_to_send(), group=self.group, async_op=True)
         bucket.sent = work.get_future()
 
-    def whose(self) -> list[bool]:
-        """Which parameters were used since the last exchange."""
-        return [used or count > 0 for used, count in zip(self.used, self.came, strict=True)]
+    def whose(self) -> Any:
+        """Which parameters were used since the last exchange, as an array."""
+        return self.used | (self.arrivals.came > 0)
 
     def finish(self) -> None:
         """The pass has ended: send what is left, and give every parameter the mean."""
         with self.lock:
-            self.armed = False
+            self.armed = self.arrivals.is_open = False
             self.times["backward_compute_time_end"] = time.perf_counter_ns()
             if self.static_graph and self.expected is None:
-                self.expected = list(self.came)
-                self.order = [n for n in range(len(self.came))[::-1] if self.came[n]]
-            for bucket in self.buckets:
-                bucket.missing = 0
+                self.expected = self.arrivals.came.copy()
+                self.order = [n for n in range(len(self.tensors))[::-1] if self.expected[n]]
+            self.arrivals.missing[...] = 0
             self.send_ready()
             self.settle(self.receive(), write=True)
-            self.used = [False] * len(self.tensors)
+            self.used[...] = False
             self.times["backward_comm_time_end"] = time.perf_counter_ns()
             self.passes += 1
 
@@ -188,9 +178,8 @@ class Reducer:
         """Enter into the exchanges of a pass of the others, with nothing."""
         with self.lock:
             self.start_pass()
-            self.has_batch, self.used = False, [False] * len(self.tensors)
-            for bucket in self.buckets:
-                bucket.missing = 0
+            self.has_batch, self.used[...] = False, False
+            self.arrivals.missing[...] = 0
             self.send_ready()
             self.settle(self.receive(), write=False)
             self.has_batch = True
@@ -202,7 +191,7 @@ class Reducer:
             bucket.receive(found, self.divisor if self.hook is None else None)
         if self.hook is None and self.counted is not None:
             return self.counted.counts
-        used = Tensor(cpu.asarray(self.whose(), dtype=cpu.float32), cpu)
+        used = Tensor(self.whose().astype(cpu.float32), cpu)
         all_reduce(used, group=self.group)
         return used._array
 

@@ -90,7 +90,14 @@ _memory: Any = Tensor.__dict__["_array"]
 
 
 class UninitializedParameter(Uninitialized, Parameter):
-    """A parameter without a shape; see `undertow.nn.LazyLinear`."""
+    """A parameter without a shape; see `undertow.nn.LazyLinear`.
+
+    >>> import undertow as ut
+    >>> weight = ut.nn.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> weight.shape
+    undertow.Size([2, 3])
+    """
 
     becomes = Parameter
 
@@ -99,7 +106,14 @@ class UninitializedParameter(Uninitialized, Parameter):
 
 
 class UninitializedBuffer(Uninitialized, Buffer):
-    """A buffer without a shape."""
+    """A buffer without a shape.
+
+    >>> import undertow as ut
+    >>> buffer = ut.nn.UninitializedBuffer()
+    >>> buffer.materialize((2,))
+    >>> buffer.shape
+    undertow.Size([2])
+    """
 
     becomes = Buffer
 

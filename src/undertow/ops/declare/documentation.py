@@ -6,12 +6,15 @@ would have to be there at import: without the compiled core, `help` says what is
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from undertow.ops.declare.formula_text import formula, mathematics
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.declare.words import EXAMPLES, OF_INTEGERS, WORDS, Words
+from undertow.ops.declare.words import EXAMPLES, IN_PLACE, OF_INTEGERS, WORDS, Words
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -55,6 +58,40 @@ def example_of(op: Op) -> str | None:
         return None
     given = OF_INTEGERS if op.name.startswith("bitwise") or op.name in ("gcd", "lcm") else EXAMPLES
     return f"ut.{name}({given[len(op.inputs)]})" if len(op.inputs) in given else None
+
+
+def example_in_place(op: Op | None, name: str, module: str | None = None) -> str | None:
+    """A call of a form in place, made of the example of the operation itself: `ut.tensor([0.25, 0.75]).sin_()`.
+
+    module  where the function is found, such as "ut.nn.functional"; None for a method
+    """
+    if name in IN_PLACE:
+        return IN_PLACE[name]
+    example = None if op is None else example_of(op) if op.kind != "composite" else first_call(op)
+    if example is None:
+        return None
+    call = ast.parse(example, mode="eval").body
+    assert isinstance(call, ast.Call)
+    first, *rest = written_out(call.args)
+    if module is not None:
+        return f"{module}.{name}({', '.join(map(ast.unparse, [first, *rest, *call.keywords]))})"
+    return ast.unparse(ast.Call(ast.Attribute(first, name), rest, call.keywords))
+
+
+def first_call(op: Op) -> str | None:
+    """The call of a composite that its docstring begins its examples with, if that is a whole line."""
+    found = re.search(rf"^>>> (ut\.{op.name}\(.*\))$", inspect.getdoc(op.function) or "", re.MULTILINE)
+    return None if found is None else found[1]
+
+
+def written_out(arguments: list[ast.expr]) -> Iterator[ast.expr]:
+    """Arguments with `*3 * [x]` as x, x, x."""
+    for argument in arguments:
+        match argument:
+            case ast.Starred(ast.BinOp(ast.Constant(int(count)), _, ast.List(elements))):
+                yield from count * elements
+            case _:
+                yield argument
 
 
 def public_name(name: str) -> str:

@@ -365,3 +365,36 @@ EXAMPLES = {
     2: "ut.tensor([0.25, 0.75]), ut.tensor([1.0, 2.0])",
 }
 OF_INTEGERS = {1: "ut.tensor([6, 9])", 2: "ut.tensor([6, 9]), ut.tensor([4, 3])"}
+
+#: of forms in place, where the operation's own example does not say how they are called
+IN_PLACE = {
+    "addbmm_": "ut.zeros(2, 2).addbmm_(ut.ones(3, 2, 4), ut.ones(3, 4, 2))",
+    "as_strided_": "ut.arange(6).as_strided_((2, 2), (3, 1))",
+    "baddbmm_": "ut.zeros(1, 2, 2).baddbmm_(ut.ones(1, 2, 3), ut.ones(1, 3, 2))",
+    "cauchy_": "ut.empty(3).cauchy_().shape",
+    "clamp_": "ut.tensor([-2.0, 0.5, 2.0]).clamp_(-1, 1)",
+    "clip_": "ut.tensor([-2.0, 0.5, 2.0]).clip_(-1, 1)",
+    "copy_": "ut.zeros(2).copy_(ut.tensor([1.0, 2.0]))",
+    "detach_": "(2 * ut.ones(1, requires_grad=True)).detach_()",
+    "div_": "ut.tensor([3.0, 5.0]).div_(2, rounding_mode='floor')",
+    "divide_": "ut.tensor([3.0, 5.0]).divide_(2)",
+    "elu_": "ut.nn.functional.elu_(ut.tensor([-1.0, 2.0]))",
+    "exponential_": "ut.empty(3).exponential_().shape",
+    "fill_": "ut.zeros(2).fill_(3.0)",
+    "float_power_": "ut.ones(2, dtype=ut.float64).float_power_(2)",
+    "geometric_": "ut.empty(3).geometric_(0.5).shape",
+    "hardtanh_": "ut.nn.functional.hardtanh_(ut.tensor([-2.0, 0.5]))",
+    "index_put_": "ut.zeros(3).index_put_((ut.tensor([0, 2]),), ut.tensor([1.0, 2.0]))",
+    "leaky_relu_": "ut.nn.functional.leaky_relu_(ut.tensor([-1.0, 2.0]))",
+    "log_normal_": "ut.empty(3).log_normal_().shape",
+    "normal_": "ut.empty(3).normal_(0, 1).shape",
+    "polygamma_": "ut.tensor([1.0]).polygamma_(1)",
+    "put_": "ut.zeros(3).put_(ut.tensor([0, 2]), ut.tensor([1.0, 2.0]))",
+    "resize_as_": "ut.arange(6).resize_as_(ut.ones(2, 2))",
+    "scatter_reduce_": "ut.zeros(2).scatter_reduce_(0, ut.tensor([0, 0]), ut.tensor([1.0, 2.0]), 'sum')",
+    "squeeze_": "ut.ones(1, 3).squeeze_().shape",
+    "swapaxes_": "ut.ones(2, 3).swapaxes_(0, 1).shape",
+    "swapdims_": "ut.ones(2, 3).swapdims_(0, 1).shape",
+    "uniform_": "ut.empty(3).uniform_(0, 1).shape",
+    "zero_": "ut.ones(2).zero_()",
+}

@@ -220,8 +220,8 @@ def matmul(input: Array, other: Array) -> Array:
     >>> (ut.ones(5, 2, 3) @ ut.ones(3, 4)).shape
     undertow.Size([5, 2, 4])
     """
-    # _array tells the rank fastest, and is what it seems to be while nobody intercepts
-    if current().intercept is None and type(input) is Tensor is type(other):
+    # _array tells the rank fastest, and is what it seems to be while nobody transforms
+    if not current().transforms and type(input) is Tensor is type(other):
         n, m = input._array.ndim, other._array.ndim
         if n == 2 == m:
             return mm(input, other)

@@ -185,7 +185,12 @@ def manual_seed(seed: Any) -> Generator:
 
 
 def seed() -> int:
-    """Seed the default generators with a number that nobody can foresee, and return it."""
+    """Seed the default generators with a number that nobody can foresee, and return it.
+
+    >>> import undertow as ut
+    >>> ut.seed() == ut.initial_seed()
+    True
+    """
     here = _default_here()
     number = here.seed()
     if here is default_generator:
