@@ -66,10 +66,13 @@ FN u32 place(const S *at) { return (u32)__cvta_generic_to_shared(at); }
 // rows of a matrix into a tile, in pieces of 16 bytes; zeros where there are none
 FN void bring(S *tile, const S *from, i64 stride, i64 first, i64 count)
 {
+    const int left = (int)(count - first < TILE ? count - first : TILE), step = (int)stride;
+    from += first * stride;
+#pragma unroll
     for (int i = threadIdx.x; i < TILE * (D / 8); i += 32 * WARPS) {
         const int row = i / (D / 8), piece = i - row * (D / 8);
-        const bool there = first + row < count;
-        const S *source = from + (there ? (first + row) * stride : 0) + 8 * piece;
+        const bool there = row < left;
+        const S *source = from + (there ? row * step : 0) + 8 * piece;
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                      :: "r"(place(tile + row * PAD + 8 * piece)), "l"(source), "r"(there ? 16 : 0) : "memory");
     }
@@ -354,7 +357,7 @@ KERNEL(of_keys, P) { BEGIN
     }
 #else
     __shared__ S tiles[2][2][TILE * PAD];
-    __shared__ float numbers[2][2][TILE];
+    __shared__ alignas(8) float numbers[2][2][TILE];
     const int lane = threadIdx.x & 31, t = lane & 3;
     const i64 first = top + (threadIdx.x >> 5) * 16;
     const int begin = p.causal ? (int)(top / TILE) : 0, end = (int)((p.rows + TILE - 1) / TILE);
@@ -383,21 +386,26 @@ KERNEL(of_keys, P) { BEGIN
         score(w, keys, queries);
         const i64 left = (i64)j * TILE;
         const bool is_cut = p.causal && left < first + 15;
+        const float2 *lower = (const float2 *)numbers[j & 1][0], *less = (const float2 *)numbers[j & 1][1];
 #pragma unroll
-        for (int n = 0; n < TILE / 8; n++)
+        for (int n = 0; n < TILE / 8; n++) {
+            const float2 two = lower[4 * n + t];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int column = 8 * n + 2 * t + (i & 1);
-                w[n][i] = power_of_2(fmaf(w[n][i], factor, -numbers[j & 1][0][column]));
+                w[n][i] = power_of_2(fmaf(w[n][i], factor, -(i & 1 ? two.y : two.x)));
                 if (is_cut && left + column < first + (lane >> 2) + (i >> 1) * 8) w[n][i] = 0;
             }
+        }
         rounded(a, w);
         add_up(to_v, a, slopes);
         score(s, values, slopes);
 #pragma unroll
-        for (int n = 0; n < TILE / 8; n++)
+        for (int n = 0; n < TILE / 8; n++) {
+            const float2 two = less[4 * n + t];
 #pragma unroll
-            for (int i = 0; i < 4; i++) s[n][i] = w[n][i] * (s[n][i] - numbers[j & 1][1][8 * n + 2 * t + (i & 1)]);
+            for (int i = 0; i < 4; i++) s[n][i] = w[n][i] * (s[n][i] - (i & 1 ? two.y : two.x));
+        }
         rounded(a, s);
         add_up(to_k, a, queries);
         __syncthreads();
@@ -509,6 +517,7 @@ def serves(query: Array, key: Array, value: Array, scale: float, *others: Array)
         and 16 <= size <= 128
         and scale > 0
         and query.size // (size * query.shape[-2]) < 65536
+        and all([abs(x.strides[-2]) < 1 << 24 for x in (query, key, value, *others)])
         and (known["major"] >= 8 or known["major"] == 0)  # the emulated one has no generation
     )
 
