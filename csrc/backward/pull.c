@@ -169,17 +169,51 @@ find_device_rules(Pull *self)
 
 /* ---- running */
 
+/* Whether a tensor was made into another one, by detach_ or by its .data: what check_identity of graph/saved.py looks at. */
+static int
+may_be_another(PyObject *rare)
+{
+    static PyObject *detached_at, *resized_at;
+    if (rare == Py_None) {
+        return 0;
+    }
+    if (resized_at == NULL) {
+        detached_at = PyUnicode_InternFromString("detached_at");
+        resized_at = PyUnicode_InternFromString("resized_at");
+    }
+    PyObject *facts = detached_at == NULL || resized_at == NULL ? NULL : PyObject_GenericGetDict(rare, NULL);
+    int found = facts == NULL || PyDict_Contains(facts, detached_at) != 0 || PyDict_Contains(facts, resized_at) != 0;
+    Py_XDECREF(facts);
+    PyErr_Clear(); /* Python meets what is wrong with it */
+    return found;
+}
+
+/* Whether a tensor that is no view has the version it had, and is no other one: as parameters after a step. */
+static int
+is_unchanged(PyObject *extra, PyObject *version)
+{
+    PyObject *counter = SLOT(extra, core.e_counter);
+    if (SLOT(extra, core.e_view) != Py_None || version == NULL || !PyLong_CheckExact(version) ||
+        !Py_IS_TYPE(counter, core.VersionCounter)) {
+        return 0;
+    }
+    PyObject *present = SLOT(counter, core.c_value);
+    return present != NULL && PyLong_CheckExact(present) && PyObject_RichCompareBool(present, version, Py_EQ) == 1 &&
+           !may_be_another(SLOT(extra, core.e_rare));
+}
+
 /* A kept input, if it is still what it was: the tensor (a new reference) or None. */
 static PyObject *
 unpack_input(const Kept *kept, PyObject *node, PyObject *value)
 {
+    PyObject *version = SLOT(node, kept->version);
     if (is_tensor(value)) {
         PyObject *extra = SLOT(value, core.t_extra);
-        if (extra == Py_None || (SLOT(extra, core.e_counter) == Py_None && SLOT(extra, core.e_view) == Py_None)) {
+        if (extra == Py_None || (SLOT(extra, core.e_counter) == Py_None && SLOT(extra, core.e_view) == Py_None) ||
+            is_unchanged(extra, version)) {
             return Py_NewRef(value);
         }
     }
-    PyObject *version = SLOT(node, kept->version);
     return PyObject_CallFunctionObjArgs(core.unpack_input, node, kept->name, value,
                                         version == NULL ? Py_None : version, NULL);
 }

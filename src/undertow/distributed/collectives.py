@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -72,7 +73,13 @@ def check_same(what: str, arrays: Sequence[Array], expected: int) -> None:
 
 
 def described(name: str, array: Array, *more: object) -> str:
-    return f"{name}({', '.join([f'{array.dtype}{list(array.shape)}', *map(str, more)])})"
+    return in_words(name, array.dtype, array.shape, more)
+
+
+@functools.lru_cache(4096)
+def in_words(name: str, dtype: Any, shape: tuple[int, ...], more: tuple[object, ...]) -> str:
+    """Kept, because NumPy takes longer to name a dtype than MPI takes for a short message."""
+    return f"{name}({', '.join([f'{dtype}{list(shape)}', *map(str, more)])})"
 
 
 def root_of(what: str, group: ProcessGroup, among_all: int | None, in_group: int | None) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.distributed import last_words
-from undertow.distributed.status_board import Board, keep_line_current
+from undertow.distributed.status_board import LINE, Board, keep_line_current
 
 #: how long a process that ends waits for the others to end, at most
 ENDING = 30.0
@@ -65,6 +65,8 @@ def end(board: Board, ended: threading.Event) -> None:
     mpi = sys.modules["mpi4py.MPI"]
     if mpi.Is_finalized():
         return
+    ended.set()
+    board.write(LINE, "its end")
     barrier, until = mpi.COMM_WORLD.Ibarrier(), time.monotonic() + ENDING
     while not barrier.Test():
         time.sleep(1e-3)
@@ -76,7 +78,6 @@ def end(board: Board, ended: threading.Event) -> None:
                 flush=True,
             )
             mpi.COMM_WORLD.Abort(1)
-    ended.set()
     mpi.Finalize()
 
 
