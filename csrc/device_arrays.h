@@ -53,7 +53,8 @@ static inline int
 is_plain(PyObject *node)
 {
     PyObject *extra = SLOT(node, core.n_extra);
-    return extra == Py_None || (core.StreamExtra != NULL && Py_TYPE(extra) == core.StreamExtra);
+    return extra == Py_None ||
+           (extra != NULL && core.StreamExtra != NULL && Py_TYPE(extra) == core.StreamExtra); /* NULL: deleted */
 }
 
 #endif

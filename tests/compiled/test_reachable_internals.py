@@ -38,6 +38,7 @@ view = ut.ones(4).view(2, 2)
 CASES = {
     "a node without params": ("node.params = (); y.sum().backward()", ValueError),
     "a node whose params are deleted": ("del node.params; y.sum().backward()", ValueError),
+    "a node without extra": ("del node.extra; y.sum().backward()", AttributeError),
     "a tensor without array": ("del t._array; t * t", AttributeError),
     "... changed in place": ("del t._array; t.add_(1)", AttributeError),
     "... viewed": ("del t._array; t.view(2, 2)", AttributeError),

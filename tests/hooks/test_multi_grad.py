@@ -108,6 +108,27 @@ def test_passes_of_several_threads_count_apart(mode: str) -> None:
     assert len(fired) == 20 and len(set(fired)) == 4
 
 
+def test_a_pass_in_the_middle_of_its_bookkeeping() -> None:
+    """As a destructor or a signal handler may start one: nothing that the hook does may wait for itself."""
+    a, b = ut.ones(1, requires_grad=True), ut.ones(1, requires_grad=True)
+    fired: list[int] = []
+    hook = ut.autograd.graph.register_multi_grad_hook([a, b], lambda grads: fired.append(len(grads)))
+    find, started = hook.nodes[0], []
+
+    def interrupted() -> Any:
+        if not started:
+            started.append(True)
+            with ut.enable_grad():
+                (a * b).sum().backward()
+        return find()
+
+    hook.nodes[0] = interrupted
+    thread = threading.Thread(target=lambda: (a * b).sum().backward(), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive() and fired == [2, 2]
+
+
 @pytest.mark.parametrize("mode", ["all", "any"])
 def test_it_is_removed_with_its_handle(L: ModuleType, mode: str) -> None:
     a, b = L.ones(2, requires_grad=True), L.ones(2, requires_grad=True)
