@@ -34,6 +34,17 @@ set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) /* steals value *
     Py_XDECREF(old);
 }
 
+/* PyArray_SIZE, without a call of NumPy */
+static inline npy_intp
+count_of(PyArrayObject *array)
+{
+    npy_intp count = 1;
+    for (int k = PyArray_NDIM(array); k > 0; k--) {
+        count *= PyArray_DIMS(array)[k - 1];
+    }
+    return count;
+}
+
 /* What Python told us of its classes and functions; filled by bind(). */
 typedef struct {
     /* tensor/ */
@@ -115,6 +126,9 @@ void expression_free(Expression *);
 int expression_reach(const Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
+/* The same, only if it is a sum, difference, product or quotient of two arguments that are small arrays or numbers;
+ * otherwise NULL without an exception. */
+PyObject *arithmetic_value(const Expression *, PyObject *const *arguments);
 PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */
