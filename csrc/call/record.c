@@ -1,4 +1,4 @@
-/* Recording an operation, its node and its result: what `record` of ops/declare/apply.py does. */
+/* Recording an operation, its node and its result: what `record` of ops/declare/record.py does. */
 #include "call/operation.h"
 
 /* ---- edges and nodes */

@@ -18,8 +18,8 @@ index); the rest of its arguments are parameters. A rule names what it uses afte
 
 Rules return the gradient in any shape that broadcasting made: the engine sums it down, and casts it.
 
-What a call does is in apply.py, and what a Node does in node.py; form.py is what they must know of an operation, worked
-out once. formula.py reads the declaration's functions for everybody else.
+What a call does is in apply.py and record.py, and what a Node does in node.py; form.py is what they must know of an
+operation, worked out once. formula.py reads the declaration's functions for everybody else.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def register(op: Op) -> Any:
     if not hasattr(cpu, op.name):
         ArrayNamespace.define(op.name, op.forward)
         setattr(recorded, op.name, op.function)
-    elif op.batch is Rule.ELEMENTWISE or op.same_in_numpy:
+    elif op.elementwise or op.same_in_numpy:
         setattr(recorded, op.name, op.function)
     op.function.op = op
     return op.function

@@ -4,7 +4,7 @@
                              operands     the arguments' arrays, on one device
                              promotion    to one dtype
                              forward      the declared function, on arrays
-                             record       a Node with edges, and what the rules will need
+                             record       a Node with edges, and what the rules will need (record.py)
                              wrap         the result(s) as tensors
 
 Every operation is called this way: with tensors, with a number, views, those with several outputs. What changes a
@@ -14,19 +14,13 @@ compiled core is compared with: it does the usual case of the same (csrc/call/),
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
-from undertow.backend import cpu
-from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.interface import DType, Namespace
 from undertow.backend.memory_order import arranged
 from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
-from undertow.graph.accumulate import leaf_edge, resolve_leaves
-from undertow.graph.history import recorded_edge
-from undertow.graph.node import OutputEdge, extra_on, next_sequence_nr
-from undertow.graph.user_lines import is_site_recording_enabled, user_frame
+from undertow.graph.node import OutputEdge
 from undertow.modes import current
 from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, stays, wide, wide_dtype, widened
 from undertow.ops.arguments.operands import (
@@ -39,9 +33,9 @@ from undertow.ops.arguments.operands import (
     same_device,
 )
 from undertow.ops.declare import core_plan
-from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
-from undertow.own_files import OWN_FILES
-from undertow.tensor import LEAF, Tensor, counter_of, extra_of, version_of
+from undertow.ops.declare.form import Form
+from undertow.ops.declare.record import record
+from undertow.tensor import Tensor, counter_of
 from undertow.tensor.subclasses import class_of
 from undertow.tensor.tensor import SUBCLASSES
 from undertow.tensor.views import attach_view
@@ -53,7 +47,6 @@ if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
 
 new = object.__new__
-getframe = sys._getframe
 
 # ---- from a declaration to a function
 
@@ -261,120 +254,6 @@ def finished(form: Form, xp: Namespace, arguments: Any, out: Any, half: DType | 
             ]
         )
     return results if form.several else results[0]
-
-
-# ---- recording it
-
-
-def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: Any, state: State) -> Node | None:
-    """The Node of the operation, which keeps what its rules will need; None if no input has a history."""
-    edges, wanted, leaves = [], False, False
-    for k in form.edges:
-        tensor = arguments[k]
-        edge = None if tensor is None else tensor._edge
-        if tensor is not None and tensor._extra is not None and tensor._extra.view is not None:
-            edge = recorded_edge(tensor)
-        if edge is not None:
-            wanted = True
-            if edge is LEAF:
-                leaves = True
-        edges.append(edge)
-    if not wanted or (form.check_output and out.dtype.kind not in "fcV"):
-        return None
-    node = new(form.node_class)
-    node.sequence_nr = next_sequence_nr()
-    for k, _, slot, version, users in form.kept_inputs:
-        tensor = arguments[k]
-        if users and not is_needed(users, edges):
-            tensor = None
-        setattr(node, slot, tensor)
-        if tensor is not None:
-            # the version is 0 unless somebody changed the tensor, or shares its memory
-            setattr(node, version, 0 if tensor._extra is None else version_of(tensor))
-    for nr, _, slot, users in form.kept_outputs:
-        value = out[nr] if form.several else out
-        setattr(node, slot, value if not users or is_needed(users, edges) else None)
-    if leaves or form.numbers:
-        set_edges(form, node, arguments, edges, xp)
-    else:
-        node.recorded_edges = tuple(edges)
-    node.params = values_of(form, arguments, arrays) if form.values else ()
-    if form.several:
-        node._shapes = [a.shape for a in out]
-        node._dtypes = [a.dtype for a in out]
-    else:
-        node.shape = out.shape
-        node.dtype = out.dtype
-    node.extra = None if xp is cpu else extra_on(xp)
-    if is_site_recording_enabled():
-        frame = getframe(3)  # of whoever called the function, past it, apply and this
-        if OWN_FILES[frame.f_code.co_filename]:
-            frame = user_frame(frame)
-        node.code = frame.f_code
-        node.lasti = frame.f_lasti
-    else:
-        node.code, node.lasti = None, 0
-    if state.record is not None:
-        state.record(node, state)
-    return node
-
-
-def is_needed(users: tuple[int, ...], edges: list[Any]) -> bool:
-    """Whether one of the inputs whose rules use a value wants a gradient."""
-    for n in users:  # noqa: SIM110  (any() of a generator takes three times as long)
-        if edges[n] is not None:
-            return True
-    return False
-
-
-def set_edges(form: Form, node: Node, arguments: Any, edges: list[Any], xp: Namespace) -> None:
-    """The edges, with what leads to leaves (see Note [Edges to leaves]), and None for a number."""
-    standing = False
-    for n, k in enumerate(form.edges):
-        if edges[n] is LEAF:
-            leaf = arguments[k]
-            edges[n] = edge_to_leaf(leaf, node)
-            standing = standing or edges[n] is leaf
-    if form.numbers:
-        edges = [None if k < 0 else edges[form.edges.index(k)] for k in form.all_edges]
-    node.recorded_edges = edges if standing else tuple(edges)
-    if standing and xp is not cpu:
-        resolve_leaves(node, edges)  # a node on a device keeps the stream that is current now
-
-
-def edge_to_leaf(leaf: Tensor, node: Node) -> Any:
-    """The leaf's AccumulateGrad node, or the leaf itself, which may stand for that in one node at a time."""
-    extra = leaf._extra or extra_of(leaf)
-    made = None if extra.accumulate is None else extra.accumulate()
-    if made is not None:
-        return made
-    user = None if extra.used_by is None else extra.used_by()
-    if user is not None and user is not node:
-        return leaf_edge(leaf)
-    extra.used_by = ref(node)
-    return leaf
-
-
-def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
-    """The plain values that rules use; see Value in plans.py."""
-    found = []
-    for kind, k, fixed in form.values:
-        if kind == ITSELF:
-            found.append(arguments[k])
-        elif kind == FIXED or arguments[k] is None:
-            found.append(fixed)
-        elif kind == SHAPE:
-            found.append(arrays[k].shape)
-        elif kind == DTYPE:
-            found.append(arguments[k]._array.dtype)
-        else:
-            found.append(lies_by_columns(arrays[k]))
-    return tuple(found)
-
-
-def lies_by_columns(matrix: Array) -> bool:
-    """Whether the elements of a column lie next to each other in memory, and those of a row do not."""
-    return bool(matrix.ndim == 2 and matrix.strides[0] == matrix.itemsize != matrix.strides[1])
 
 
 # ---- the result

@@ -31,8 +31,12 @@ class Binder:
         number: str | None,
     ) -> None:
         self.name, self.ordered, self.defaults = name, ordered, defaults
-        self.options = tuple([k for k, n in enumerate(ordered) if n in options or n == number])
-        self.number = number
+        #: the places of options, and which values become Python numbers there; `number` may be a tensor as well
+        self.options = [
+            (k, (cpu.generic,) if n == number else (cpu.generic, Tensor))
+            for k, n in enumerate(ordered)
+            if n in options or n == number
+        ]
         self.most = len(ordered) - len(keyword_only)
         required = [k for k, n in enumerate(ordered) if n not in defaults]
         least = required[-1] + 1 if required else 0
@@ -54,20 +58,17 @@ class Binder:
 
     def with_numbers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, with Python numbers in the place of options that are NumPy's scalars, or tensors."""
-        scalars = [k for k in self.options if isinstance(args[k], (cpu.generic, Tensor))]
+        scalars = [k for k, kinds in self.options if isinstance(args[k], kinds)]
         if not scalars:
             return args
         return tuple([self.as_number(k, value) if k in scalars else value for k, value in enumerate(args)])
 
     def as_number(self, k: int, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            if self.ordered[k] == self.number:
-                return value
-            if value._array.ndim or requires_grad(value):
-                raise TypeError(
-                    f"{self.name}(): argument {self.ordered[k]!r} must be Number, not Tensor: an option has no "
-                    "gradient. Give a number, or a tensor without dimensions that does not require grad."
-                )
+        if isinstance(value, Tensor) and (value._array.ndim or requires_grad(value)):
+            raise TypeError(
+                f"{self.name}(): argument {self.ordered[k]!r} must be Number, not Tensor: an option has no "
+                "gradient. Give a number, or a tensor without dimensions that does not require grad."
+            )
         return value.item()
 
     def add(self, found: dict[str, Any], positional: int, name: str, value: Any) -> None:
