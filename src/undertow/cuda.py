@@ -399,12 +399,18 @@ def seed_all() -> None:
 
 
 def get_rng_state(device: Device | str | int | None = None) -> Any:
-    """The state of a GPU's generator, as a tensor of bytes: PyTorch's."""
+    """The state of a GPU's generator, as a tensor of bytes: PyTorch's.
+
+    Example: `ut.cuda.get_rng_state()`
+    """
     return _generator(device).get_state()
 
 
 def set_rng_state(new_state: Any, device: Device | str | int | None = None) -> None:
-    """Continue a GPU's generator from a state that `get_rng_state` returned."""
+    """Continue a GPU's generator from a state that `get_rng_state` returned.
+
+    Example: `ut.cuda.set_rng_state(ut.cuda.get_rng_state())`
+    """
     _generator(device).set_state(new_state)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import inspect
 import json
+import subprocess
 import sys
 import threading
 from itertools import pairwise
@@ -83,6 +84,54 @@ def test_composites_of_one_factory_are_told_apart() -> None:
     assert [e.name for e in prof.events() if e.is_composite and "_" in e.name] == [
         "aten::zeros_like", "aten::ones_like", "aten::permute_copy",
     ]  # fmt: skip
+
+
+def test_arguments_of_composites_of_a_factory() -> None:
+    x = ut.ones(2, 3)
+    with profile(record_shapes=True, with_stack=True) as prof:
+        ut.zeros_like(x)
+        x.std()
+        ut.atleast_2d(x)
+    shapes = {e.name: e.input_shapes for e in prof.events() if e.is_composite}
+    assert shapes["aten::zeros_like"][0] == [2, 3] and "aten::atleast_2d" in shapes
+
+
+def test_functions_that_begin_to_ask_during_a_profile_go_on_asking(tmp_path: Path) -> None:
+    """In a process of its own: once they ask, they do so until its end."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import undertow as ut
+
+x = ut.ones(2, 2)
+with ut.profiler.profile():
+    x @ x
+
+def calls_of(number):
+    class Mine(ut.Tensor):
+        seen = []
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.seen.append(function.__name__)
+            return number
+    return Mine
+
+with ut.profiler.profile() as during:
+    Mine = calls_of(7)  # the first such class: functions ask from here on
+    assert ut.matmul(x.as_subclass(Mine), x) == 7
+    x @ x
+mine = x.as_subclass(Mine)
+assert ut.matmul(mine, x) == 7 and ut.zeros_like(mine) == 7
+with ut.profiler.profile() as after:
+    assert ut.matmul(mine, x) == 7
+    x @ x
+assert ut.matmul(mine, x) == 7
+for prof in (during, after):
+    assert [e.name for e in prof.events() if e.is_composite].count("aten::matmul") == 1, prof.events()
+"""
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_composites_of_threads_without_a_profile_are_not_seen() -> None:

@@ -32,6 +32,7 @@ class Derived(Labelled): ...
         lambda x: x * 2, lambda x: 2 - x, lambda x: x @ x.t(), lambda x: x.sum(), lambda x: x[0], lambda x: x.view(-1),
         lambda x: ut.softmax(x, -1), lambda x: x.exp().mean(0), lambda x: x.t(), lambda x: ut.add(ut.ones(3), x),
         lambda x: x.max(0).values, lambda x: x.chunk(3)[1], lambda x: x.clone(), lambda x: x.add_(1),
+        lambda x: x.detach(), lambda x: ut.cat([ut.ones(1, 3), x]), lambda x: ut.stack([x, x]),
     ],
 )  # fmt: skip
 def test_results_keep_the_class(compute) -> None:

@@ -39,7 +39,6 @@ BELOW = {
     "nn": {
         "Container": "use Module, Sequential, ModuleList or ModuleDict.",
         "CrossMapLRN2d": "use LocalResponseNorm, which counts the neighbouring channels alone.",
-        "LinearCrossEntropyOptions": "LinearCrossEntropyLoss takes its options as arguments.",
         "NLLLoss2d": "use NLLLoss, which takes images, too.",
         **dict.fromkeys(["intrinsic", "qat", "quantizable", "quantized"], QUANTIZED),
     },

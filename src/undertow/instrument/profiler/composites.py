@@ -9,7 +9,6 @@ while a profile looks on (stand_ins.py).
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import cache
@@ -18,6 +17,8 @@ from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
 from undertow.ops.declare.op import REGISTRY, Op
+from undertow.scopes import common_lock, held
+from undertow.tensor.torch_function import behind, python_function
 
 #: called with an operation, when it began, and a frame with its arguments, which is about to end
 Ended = Callable[[Op, int, FrameType], None]
@@ -34,10 +35,12 @@ def composites() -> dict[CodeType, tuple[FunctionType, Op]]:
     names = {name_of(op) for op in ops if op.kind != "composite"}
     for op in ops:
         if op.kind == "composite" and is_shown(op, names):
-            function: Any = inspect.unwrap(op.function)
+            public: Any = python_function(op.function)
+            public = inspect.unwrap(public)
+            function = behind(public)
             if function.__code__ in found:  # made by the same factory: told apart by the name
                 function.__code__ = function.__code__.replace(co_name=op.name)
-            found[function.__code__] = function, op
+            found[function.__code__] = public, op
     return found
 
 
@@ -53,10 +56,10 @@ class Switch:
     """Lets listeners be told of composites, as long as there are some. Listeners of several threads share it."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()  # guards listeners, and what the two methods below keep
-        self.listeners = 0
+        self.listeners = 0  # guarded, as what the two methods below keep, by the common lock
 
     def turn_on(self) -> None:
+        """Called for each listener: it may be on already."""
         raise NotImplementedError
 
     def turn_off(self) -> None:
@@ -64,15 +67,21 @@ class Switch:
 
     def listen(self, ended: Ended) -> Token[Ended | None]:
         """Have `ended` told of the composites of this thread, and of what inherits its context."""
-        with self.lock:
-            if self.listeners == 0:
-                self.turn_on()
+        with held(common_lock):
             self.listeners += 1
+            try:
+                self.turn_on()
+            except BaseException:
+                self._one_less()
+                raise
         return listener_of_thread.set(ended)
 
     def forget(self, token: Token[Ended | None]) -> None:
         listener_of_thread.reset(token)
-        with self.lock:
-            self.listeners -= 1
-            if self.listeners == 0:
-                self.turn_off()
+        with held(common_lock):
+            self._one_less()
+
+    def _one_less(self) -> None:
+        self.listeners -= 1
+        if self.listeners == 0:
+            self.turn_off()

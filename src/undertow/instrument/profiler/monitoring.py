@@ -20,6 +20,8 @@ class Monitor(Switch):
         self.begun: dict[int, list[tuple[CodeType, int]]] = {}  # by thread, the outermost first
 
     def turn_on(self) -> None:
+        if self.tool is not None:
+            return
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         self.tool = next((n for n in (4, 3, monitoring.PROFILER_ID) if monitoring.get_tool(n) is None), None)
         if self.tool is not None:

@@ -17,32 +17,39 @@ from typing import Any
 from undertow.compiled import core
 from undertow.instrument.profiler.composites import Switch, composites, listener_of_thread
 from undertow.ops.declare.op import Op
+from undertow.tensor.torch_function import behind
 
 # Constants of a code may be any objects: "facts" becomes those of one composite. Its own globals are of no use here,
 # because the code runs with the globals of the function that it stands in for.
+#
+# Python's frames must find the variables of outer functions where the code says that they are, so it mentions as many.
 SOURCE = """
-def stand_in({parameters}):
-    _itself, _op, _name, _clock, _written, _listener, _frame = "facts"
-    _begin = _clock()
-    _result = _itself({arguments})
-    if not _written(_name, _begin):
-        _ended = _listener()
-        if _ended is not None:
-            _ended(_op, _begin, _frame())
-    return _result
+def outer():
+    {cells} = None
+    def stand_in({parameters}):
+        _itself, _op, _name, _clock, _written, _listener, _frame = "facts"
+        _begin = _clock()
+        _result = _itself({arguments})
+        if not _written(_name, _begin):
+            _ended = _listener()
+            if _ended is not None:
+                _ended(_op, _begin, _frame())
+        return _result
+        {mentioned}
+    return stand_in
 """
 
 
 class StandIns(Switch):
-    """The exchange of codes."""
+    """The exchange of codes. Functions may begin to ask at any time: see Note [Functions that ask]."""
 
     def turn_on(self) -> None:
         for function, _, stand_in in codes():
-            function.__code__ = stand_in
+            behind(function).__code__ = stand_in
 
     def turn_off(self) -> None:
         for function, code, _ in codes():
-            function.__code__ = code
+            behind(function).__code__ = code
 
 
 @cache
@@ -52,12 +59,12 @@ def codes() -> list[tuple[FunctionType, CodeType, CodeType]]:
 
 
 def stand_in_of(code: CodeType, function: FunctionType, op: Op) -> CodeType:
+    function = behind(function)
     itself = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
     facts = itself, op, op.name, perf_counter_ns, written_by_core, listener_of_thread.get, sys._getframe
-    made = shape_of_stand_in(*parameters_and_arguments(code))
+    made = shape_of_stand_in(*parameters_and_arguments(code), len(code.co_freevars))
     return made.replace(
         co_consts=tuple([facts if value == "facts" else value for value in made.co_consts]),
-        co_freevars=code.co_freevars,
         co_name=code.co_name,
         co_qualname=code.co_qualname,
         co_filename=code.co_filename,
@@ -74,10 +81,12 @@ written_by_core = leave_to_python if core is None else core.composite_ran
 
 
 @cache
-def shape_of_stand_in(parameters: str, arguments: str) -> CodeType:
+def shape_of_stand_in(parameters: str, arguments: str, outer: int) -> CodeType:
+    names = [f"_cell_{n}" for n in range(outer)]
+    cells, mentioned = " = ".join(names or ["_"]), ", ".join(names or ["None"])
     scope: dict[str, Any] = {}
-    exec(SOURCE.format(parameters=parameters, arguments=arguments), scope)
-    code: CodeType = scope["stand_in"].__code__
+    exec(SOURCE.format(parameters=parameters, arguments=arguments, cells=cells, mentioned=mentioned), scope)
+    code: CodeType = scope["outer"]().__code__
     return code
 
 
