@@ -131,9 +131,26 @@ einsum = next(node for node in graph.nodes if node.target is ut.einsum)
 print(einsum.args == ("ij,jk->ik", x.node, y.node))  # unpacked, as PyTorch does before it asks
 print(fx.GraphModule(ut.nn.Module(), graph)(ut.ones(2, 3), ut.ones(3, 2)).tolist())
 print(isinstance(fx.Proxy(x.node).tracer, fx.proxy.GraphAppendingTracer))
+
+
+def function(x, factor=2.0):
+    return (x * factor).relu()
+
+
+once = fx.symbolic_trace(function)
+twice = fx.symbolic_trace(once)  # whose arguments have the names of the graph's inputs
+print([node.name for node in twice.graph.nodes] == [node.name for node in once.graph.nodes])
+x = ut.tensor([-1.0, 3.0])
+print(twice(x).tolist(), twice(x, 3.0).tolist(), twice(x, factor=3.0).tolist())
 """
 
 
-def test_a_graph_that_is_built_by_hand() -> None:
+def test_a_graph_that_is_built_by_hand_and_one_that_is_traced_again() -> None:
     done = subprocess.run([sys.executable, "-c", BY_HAND], capture_output=True, text=True)
-    assert done.stdout.split("\n") == ["True", "[[4.0, 4.0], [4.0, 4.0]]", "True", ""], done.stderr
+    assert done.stdout.splitlines() == [
+        "True",
+        "[[4.0, 4.0], [4.0, 4.0]]",
+        "True",
+        "True",
+        "[0.0, 6.0] [0.0, 9.0] [0.0, 9.0]",
+    ], done.stderr

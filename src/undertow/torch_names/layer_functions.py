@@ -21,20 +21,44 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
+    """`nn.functional.alpha_dropout`.
+
+    >>> import undertow as ut
+    >>> ut.alpha_dropout(ut.ones(2), 0.5, False)
+    tensor([1., 1.])
+    """
     return F.alpha_dropout(input, p, train)
 
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
+    """`nn.functional.alpha_dropout`, written into the tensor itself.
+
+    >>> import undertow as ut
+    >>> ut.alpha_dropout_(ut.ones(2), 0.5, False)
+    tensor([1., 1.])
+    """
     return F.alpha_dropout(input, p, train, inplace=True)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
+    """`nn.functional.feature_alpha_dropout`.
+
+    >>> import undertow as ut
+    >>> ut.feature_alpha_dropout(ut.ones(1, 2), 0.5, False)
+    tensor([[1., 1.]])
+    """
     return F.feature_alpha_dropout(input, p, train)
 
 
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Any:
+    """`nn.functional.rrelu`.
+
+    >>> import undertow as ut
+    >>> ut.rrelu(ut.tensor([-1.0, 1.0]), 0.25, 0.25)
+    tensor([-0.2500,  1.0000])
+    """
     if generator is not None:
         raise NotImplementedError("rrelu() takes no generator here: seed the default one by manual_seed()")
     return F.rrelu(input, lower, upper, training)
@@ -49,12 +73,22 @@ def ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Any:
-    """`nn.functional.ctc_loss`; reduction: 0 for none, 1 for the mean, 2 for the sum."""
+    """`nn.functional.ctc_loss`; reduction: 0 for none, 1 for the mean, 2 for the sum.
+
+    >>> import undertow as ut
+    >>> ut.ctc_loss(ut.zeros(2, 1, 2).log_softmax(-1), ut.ones(1, 1, dtype=ut.int64), ut.tensor([2]), ut.tensor([1]))
+    tensor(0.2877)
+    """
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, REDUCTIONS[reduction], zero_infinity)
 
 
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    """`nn.functional.grid_sample`, with its modes by their numbers."""
+    """`nn.functional.grid_sample`, with its modes by their numbers.
+
+    >>> import undertow as ut
+    >>> ut.grid_sampler(ut.ones(1, 1, 2, 2), ut.zeros(1, 1, 1, 2), 0, 0, False).shape
+    undertow.Size([1, 1, 1, 1])
+    """
     return F.grid_sample(input, grid, MODES[interpolation_mode], PADDINGS[padding_mode], align_corners)
 
 
@@ -91,15 +125,33 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """`autograd.set_detect_anomaly`, for good.
+
+    >>> import undertow as ut
+    >>> ut.set_anomaly_enabled(False)
+    >>> ut.is_anomaly_enabled()
+    False
+    """
     set_detect_anomaly(enabled, check_nan)
 
 
 def is_distributed(input: Tensor) -> bool:
-    """Whether the tensor is spread over several machines: none is."""
+    """Whether the tensor is spread over several machines: none is.
+
+    >>> import undertow as ut
+    >>> ut.is_distributed(ut.ones(1))
+    False
+    """
     return False
 
 
 def is_vulkan_available() -> bool:
+    """Whether there is a device of this kind: there is not.
+
+    >>> import undertow as ut
+    >>> ut.is_vulkan_available()
+    False
+    """
     return False
 
 

@@ -133,6 +133,8 @@ __all__ = sorted({*PLACES, *(layer for layers in LAYERS.values() for layer in la
 
 def __getattr__(name: str) -> Any:
     """A layer that is loaded when it is first used (SyncBatchNorm), or the reason why there is none."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(nn, name)
 
 

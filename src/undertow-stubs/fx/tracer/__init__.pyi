@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]: ...
 Tracer: Any
 def wrapped_functions(tracer: Tracer) -> Iterator[None]: ...
 GraphAppendingTracer: Any

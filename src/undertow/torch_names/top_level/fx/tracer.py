@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,25 @@ from .proxy import Proxy, TraceError, collect
 
 #: functions that `wrap` was told of: the names of a module, and the name
 _wrapped: list[tuple[dict[str, Any], str]] = []
+
+
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function. Those of a GraphModule's `forward` are what its graph begins with."""
+    graph_module = getattr(function, "__self__", None)
+    if not isinstance(graph_module, GraphModule):
+        return inspect.signature(function).parameters
+    kinds = {
+        0: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        1: inspect.Parameter.VAR_POSITIONAL,
+        2: inspect.Parameter.VAR_KEYWORD,
+    }
+    found = {}
+    for node in graph_module.graph.nodes:
+        if node.op == "placeholder":
+            name = str(node.target).lstrip("*")
+            default = node.args[0] if node.args else inspect.Parameter.empty
+            found[name] = inspect.Parameter(name, kinds[len(str(node.target)) - len(name)], default=default)
+    return found
 
 
 class Tracer:
@@ -128,7 +147,7 @@ class Tracer:
     def create_args_for_root(self, function: Any, concrete: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for name, parameter in inspect.signature(function).parameters.items():
+        for name, parameter in parameters_of(function).items():
             if name in concrete:
                 value: Any = concrete[name]
             else:
