@@ -17,10 +17,10 @@ clock_now(void)
 }
 
 PyObject *
-rows_of_profile(PyObject *state, PyObject **lowered)
+rows_of_interceptor(PyObject *state, PyObject **lowered)
 {
     PyObject *intercept = SLOT(state, core.s_intercept);
-    if (intercept == Py_None || core.Profiled == NULL || !Py_IS_TYPE(intercept, core.Profiled)) {
+    if (core.Profiled == NULL || !Py_IS_TYPE(intercept, core.Profiled)) {
         return NULL;
     }
     PyObject *rows = SLOT(intercept, core.o_rows), *below = SLOT(state, core.s_lowered);

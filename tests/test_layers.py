@@ -68,7 +68,7 @@ STRANGERS = [{"ops", "engine"}]
 
 # Inside these rooms, what a folder or file may import: those above it in the list, and those it shares a line with.
 ORDERS = {
-    "ops": "\n".join(["declare arguments", *dict.fromkeys(f.split(".")[0] for f in FAMILIES), "namespaces"]),
+    "ops": "\n".join(["declare arguments reference", *dict.fromkeys(f.split(".")[0] for f in FAMILIES), "namespaces"]),
     "autograd": """
         batched_tensor gradient_edge version_counters
         interceptors

@@ -1,8 +1,9 @@
 """What the current thread (or asyncio task) has switched on: grad mode, interceptors, saved-tensor hooks.
 
-One `ContextVar` holds one immutable `State`; an op reads it once per call (`current()`, about 25 ns). Switching a mode
-puts another State in its place and leaving puts the old one back, so no thread can see another's switches and nothing
-needs a lock. A mode is a `Scope`: whatever interrupts it, it is on or off, and off at the end of its block (scopes.py).
+One `ContextVar` holds one immutable `State`; an operation reads it when it is called (`current()`, about 25 ns).
+Switching a mode puts another State in its place and leaving puts the old one back, so no thread can see another's
+switches and nothing needs a lock. A mode is a `Scope`: whatever interrupts it, it is on or off, and off at the end of
+its block (scopes.py).
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from undertow.autograd.backward import grad
 from undertow.backend import cpu
 from undertow.modes import current, no_grad, set_state
 from undertow.ops.declare import Op
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import LEAF, Tensor
 
 NumpyArray = np.ndarray[Any, Any]
@@ -319,7 +318,7 @@ class Case:
 
         def catch(function: Any, args: tuple[Any, ...]) -> Any:
             op: Op = function.op
-            values = by_name(op, args)
+            values = op.by_name(args)
             set_state(outer)
             try:
                 result = function(**values)

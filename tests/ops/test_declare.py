@@ -29,7 +29,6 @@ from undertow.ops.declare import (
 )
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR, LOOP
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import LEAF, Tensor
 
 
@@ -250,7 +249,7 @@ class intercepting:
 def test_an_interceptor_sees_the_call_as_it_was_meant() -> None:
     caught: list[Any] = []
     x = leaf([[1.0, 2.0]])
-    with intercepting(lambda f, args: caught.append(by_name(f.op, args))):
+    with intercepting(lambda f, args: caught.append(f.op.by_name(args))):
         ops.cumsum(x, axis=1)
         ops.stack([x, x], dim=1)
         ops.add(x, 2.0, alpha=3)

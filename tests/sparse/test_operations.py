@@ -15,7 +15,6 @@ from tests.samples.sparse import SPARSE_OPERATIONS, SPARSE_ROWS, SparseRow
 from undertow.autograd.gradcheck import gradcheck
 from undertow.modes import current, set_state
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.rules.call_arguments import by_name
 
 CASES = [(row, complex_) for row in SPARSE_ROWS for complex_ in (False, True) if not (complex_ and row.real)]
 
@@ -121,7 +120,7 @@ def test_every_sparse_operation_is_reached() -> None:
         set_state(outer)
         try:
             reached.add(function.op.name)
-            return function(**by_name(function.op, args))
+            return function(**function.op.by_name(args))
         finally:
             set_state(inside)
 

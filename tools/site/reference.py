@@ -17,8 +17,8 @@ import undertow
 from tools.site import texts
 from tools.site.kinks import kinks
 from undertow.ops import FAMILIES
-from undertow.ops.declare.documentation import example_in_place, text_of
 from undertow.ops.declare.op import REGISTRY, Op
+from undertow.ops.reference.documentation import example_in_place, text_of
 
 #: page -> its title and what it has, as "module" or "module.Class"
 MODULES = {

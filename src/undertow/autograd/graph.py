@@ -14,8 +14,9 @@ from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disab
 from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
+from undertow.engine.dependencies import execution_order
 from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
-from undertow.engine.engine import engine, execution_order
+from undertow.engine.engine import engine
 from undertow.engine.parallel_branches import set_parallel_branches
 from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected

@@ -12,7 +12,14 @@ from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.distributed.errors import DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
-from undertow.distributed.reduce_op import MPI_NAMES, ReduceOp, all_reduce_steps, check_reducible, reduction
+from undertow.distributed.reduce_op import (
+    MPI_NAMES,
+    ReduceOp,
+    all_reduce_steps,
+    check_reducible,
+    reduce_scatter_steps,
+    reduction,
+)
 from undertow.distributed.work import Work, abandoned, seconds_of
 from undertow.tensor import Tensor, counter_of
 
@@ -200,18 +207,8 @@ def reduce_scatter_tensor(
             f"reduce_scatter_tensor: the input must have the output's dtype and {members.size()} times its size: "
             f"{array.dtype}{list(array.shape)} and {out.dtype}{list(out.shape)}"
         )
-    whole = array.copy().reshape(-1)
-
-    def run(flat: Array, name: str) -> Iterator[Any]:
-        part = cpu.empty(out.size, dtype=flat.dtype)
-        yield [members.comm.Ireduce_scatter_block(flat, part, getattr(members.mpi, MPI_NAMES[name]))]
-        flat[: out.size] = part
-
-    def steps() -> Iterator[Any]:
-        yield from reduction(members, whole, op, run)
-        out[...] = whole[: out.size].reshape(out.shape)
-
-    return members.start(described("reduce_scatter", array, op.value), steps(), [output], async_op, [array])
+    steps = reduce_scatter_steps(members, array.reshape(-1), out.reshape(-1), op)
+    return members.start(described("reduce_scatter", array, op.value), steps, [output], async_op, [array])
 
 
 def reduce_scatter(

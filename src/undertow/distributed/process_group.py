@@ -16,8 +16,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.distributed.debug_level import DebugLevel, get_debug_level
+from undertow.distributed.direct import tried_reader
 from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
 from undertow.distributed.joining import errors_stop_all, join
 from undertow.distributed.launched import told
@@ -49,6 +51,7 @@ class ProcessGroup:
         self.number = self.monitored = 0  # exchanges, and monitored barriers
         self.spare: dict[Any, list[Any]] = {}  # scratch memory of exchanges, which is used again
         self.lock = threading.Lock()
+        self.read = tried_reader(self.check)  # of the others' memory, where that is possible: see direct.py
 
     def rank(self) -> int:
         return int(self.comm.rank)
@@ -71,6 +74,22 @@ class ProcessGroup:
         return self.ranks.index(rank)
 
     # ---- exchanges
+
+    def tag(self) -> int:
+        """The first of four tags for messages of the exchange that is being started, among those under way."""
+        return self.number % 4096 * 4
+
+    def borrow(self, size: int, dtype: Any) -> Array:
+        """Memory to receive into, used again: fresh pages would cost more than the message."""
+        kept = self.spare.setdefault(dtype, [])
+        while kept:
+            found = kept.pop()
+            if found.size >= size:
+                return found
+        return cpu.empty(size, dtype=dtype)
+
+    def give_back(self, spare: Array) -> None:
+        self.spare.setdefault(spare.dtype, []).append(spare)
 
     def start(
         self, what: str, steps: Iterator[Any], result: Any, async_op: bool, given: Sequence[Array] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
+from undertow.distributed import direct
 
 if TYPE_CHECKING:
     from undertow.distributed.process_group import ProcessGroup
@@ -65,7 +66,7 @@ def reduction(group: ProcessGroup, array: Array, op: ReduceOp, run: Any) -> Iter
     name = op.value
     if array.dtype == dtypes.bool_:
         yield from run(array.view(dtypes.uint8), OF_BOOL.get(name, name))
-    elif array.dtype.kind == "V" or array.dtype == dtypes.float16:
+    elif needs_wider(array):
         wide = array.astype(dtypes.float32)
         yield from run(wide, name)
         array[...] = wide / group.size() if op is ReduceOp.AVG else wide
@@ -76,17 +77,40 @@ def reduction(group: ProcessGroup, array: Array, op: ReduceOp, run: Any) -> Iter
         cpu.divide(array, array.dtype.type(group.size()), array)
 
 
+def needs_wider(array: Array) -> bool:
+    """Whether it is of half precision."""
+    return bool(array.dtype.kind == "V" or array.dtype == dtypes.float16)
+
+
 def all_reduce_steps(group: ProcessGroup, flat: Array, op: ReduceOp) -> Iterator[Any]:
     def run(array: Array, name: str) -> Iterator[Any]:
         if group.size() == 1:
             return
         in_ring = array.nbytes >= RING_FROM and name in UFUNCS and group.size() <= RING_UP_TO
         if in_ring and array.size >= group.size():
-            yield from ring(group, array, UFUNCS[name])
+            way = direct.all_reduce if direct.applies(group, array) else ring
+            yield from way(group, array, UFUNCS[name])
         else:
             yield [group.comm.Iallreduce(group.mpi.IN_PLACE, array, getattr(group.mpi, MPI_NAMES[name]))]
 
     return reduction(group, flat, op, run)
+
+
+def reduce_scatter_steps(group: ProcessGroup, flat: Array, out: Array, op: ReduceOp) -> Iterator[Any]:
+    """The sum of everybody's `flat`, of which this process's part goes into `out`."""
+    is_direct = group.read is not None and group.size() <= RING_UP_TO and op.value in UFUNCS
+    if is_direct and flat.nbytes >= direct.PARTS_FROM_BYTES and flat.dtype != dtypes.bool_ and not needs_wider(flat):
+        yield from reduction(group, out, op, lambda part, name: direct.reduce_scatter(group, flat, part, UFUNCS[name]))
+        return
+    whole = flat.copy()
+
+    def run(array: Array, name: str) -> Iterator[Any]:
+        part = cpu.empty(out.size, dtype=array.dtype)
+        yield [group.comm.Ireduce_scatter_block(array, part, getattr(group.mpi, MPI_NAMES[name]))]
+        array[: out.size] = part
+
+    yield from reduction(group, whole, op, run)
+    out[...] = whole[: out.size]
 
 
 def ring(group: ProcessGroup, flat: Array, combine: Any) -> Iterator[Any]:
@@ -95,11 +119,11 @@ def ring(group: ProcessGroup, flat: Array, combine: Any) -> Iterator[Any]:
     Two messages of a part for each of the others: no process sends more than twice its memory.
     """
     count, rank, comm = group.size(), group.rank(), group.comm
-    tag = group.number % 8192 * 2  # of this exchange, among those under way
+    tag = group.tag()
     cuts = [flat.size * k // count for k in range(count + 1)]
     parts = [flat[a:b] for a, b in pairwise(cuts)]
     right, left = (rank + 1) % count, (rank - 1) % count
-    spare = borrow(group, -(-flat.size // count), flat.dtype)
+    spare = group.borrow(-(-flat.size // count), flat.dtype)
     for step in range(count - 1):
         mine, theirs = parts[(rank - step) % count], parts[(rank - step - 1) % count]
         received = spare[: theirs.size]
@@ -108,14 +132,4 @@ def ring(group: ProcessGroup, flat: Array, combine: Any) -> Iterator[Any]:
     for step in range(count - 1):
         mine, theirs = parts[(rank + 1 - step) % count], parts[(rank - step) % count]
         yield [comm.Irecv(theirs, left, tag + 1), comm.Isend(mine, right, tag + 1)]
-    group.spare.setdefault(flat.dtype, []).append(spare)
-
-
-def borrow(group: ProcessGroup, size: int, dtype: Any) -> Array:
-    """Memory to receive into, used again: fresh pages would cost more than the message."""
-    kept = group.spare.setdefault(dtype, [])
-    while kept:
-        found = kept.pop()
-        if found.size >= size:
-            return found
-    return cpu.empty(size, dtype=dtype)
+    group.give_back(spare)

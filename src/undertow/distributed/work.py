@@ -55,6 +55,8 @@ class Work:
         except StopIteration:
             self.requests = None
             self.end()
+        except (DistError, OSError) as error:  # what the others brought does not fit, or cannot be read
+            raise self.failure(error) from error
 
     # ---- waiting
 

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
 
+def precision_to_scale_tril(matrix: Tensor) -> Tensor:
+    """The Cholesky factor of the inverse of a matrix."""
+    # the inverse of the reversed factor of the reversed matrix, which is triangular the right way round
+    turned = ops.linalg_cholesky(ops.flip(matrix, (-2, -1)))
+    inverse = ops.transpose(ops.flip(turned, (-2, -1)), -2, -1)
+    one = ops.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    return ops.linalg_solve_triangular(inverse, one, upper=False)
+
+
+_precision_to_scale_tril = precision_to_scale_tril  # PyTorch's name
+
+
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors, by its mean and one of three matrices.
 
@@ -67,11 +79,7 @@ class MultivariateNormal(Distribution):
             return matrix
         if name == "covariance_matrix":
             return ops.linalg_cholesky(matrix)
-        # the inverse of the reversed factor of the reversed matrix, which is triangular the right way round
-        turned = ops.linalg_cholesky(ops.flip(matrix, (-2, -1)))
-        inverse = ops.transpose(ops.flip(turned, (-2, -1)), -2, -1)
-        one = ops.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-        return ops.linalg_solve_triangular(inverse, one, upper=False)
+        return precision_to_scale_tril(matrix)
 
     def _for_all(self, matrix: Tensor) -> Tensor:
         return ops.expand(matrix, (*self._batch_shape, *self._event_shape, *self._event_shape))

@@ -13,6 +13,7 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+from undertow.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from undertow.nn.old_reduction_arguments import takes_old_arguments
 from undertow.ops.arguments.operands import as_tensors
 from undertow.ops.declare.composite_order import rearranged as _rearranged
@@ -37,7 +38,6 @@ from undertow.ops.network.fractional_pool import fractional_max_pool3d as fracti
 from undertow.ops.network.fractional_pool import (
     fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
 )
-from undertow.ops.network.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from undertow.ops.network.margin_losses import multi_margin_loss, multilabel_margin_loss
 from undertow.ops.network.margin_losses import (
     triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,

@@ -9,7 +9,7 @@ import sys
 
 import undertow as ut
 import undertow.distributed as dist
-from undertow.distributed import ReduceOp
+from undertow.distributed import ReduceOp, direct
 
 dist.init_process_group("mpi", timeout=60)
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -67,6 +67,28 @@ for dtype, length in itertools.product((*FLOATS, *INTEGERS, ut.complex64), (0, 1
         got = mine.clone()
         dist.reduce(got, size - 1, op)
         equal(got, expected if rank == size - 1 else mine)
+
+
+# ---- large ones, by each way there is: a ring of messages, or reading from each other's memory
+
+world = dist.process_group.world()
+read = world.read
+for way in (None, read):
+    world.read, direct.FROM_RANKS = way, 2
+    large = [(ut.arange(length) % 5 + rank).to(ut.float32) for length in (90_000, LARGE, 600_000)]
+    sums = [sum([(ut.arange(len(t)) % 5 + r).to(ut.float32) for r in ranks]) for t in large]
+    works = [dist.all_reduce(t, async_op=True) for t in large[:2]]
+    dist.all_reduce(large[2])  # while others are under way
+    assert [work.wait() for work in reversed(works)] == [True, True]
+    for got, expected in zip(large, sums, strict=True):
+        equal(got, expected)
+    expected = (sum([(ut.arange(size * 50_000) % 7 + r).double() for r in ranks]) / size).float().reshape(size, -1)
+    for chosen in (None, rank, 0):  # new memory, or a part of what is given
+        rows = (ut.arange(size * 50_000) % 7 + rank).to(ut.float32).reshape(size, -1)
+        part = ut.empty(50_000) if chosen is None else rows[chosen]
+        dist.reduce_scatter_tensor(part, rows, ReduceOp.AVG)
+        equal(part, expected[rank])
+world.read = read
 
 truth = ut.tensor([rank == 0, True, False])
 dist.all_reduce(truth)

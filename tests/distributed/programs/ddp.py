@@ -317,10 +317,18 @@ assert kept() is None  # gradients that the program drops are gone
 group = dist.group.WORLD
 before = group.comm
 large = ut.ones(12 * 5 * 7 * 512)  # a part for each of up to 16 processes, but for 9, 11 and 13
-if size > 1:
-    group.comm = counted = Counted(before)
+read = group.read
+if size > 1:  # a ring of messages
+    group.comm, group.read = counted, _ = Counted(before), None
     dist.all_reduce(large)
     assert counted.messages == [large.nbytes // size] * 2 * (size - 1) and not counted.reductions
+if size > 2 and read is not None:  # or everybody's part from everybody's memory; messages say where and when
+    taken = []
+    group.comm, group.read = counted, _ = Counted(before), lambda *given: (taken.append(given[2].nbytes), read(*given))
+    dist.all_reduce(large)
+    assert sum(taken) == 2 * (size - 1) * large.nbytes // size and max(counted.messages) <= 24
+    assert len(counted.messages) == 3 * (size - 1) and not counted.reductions
+group.read = read
 for cap, buckets in ((None, 1), (0.05, 3)):
     joined = DistributedDataParallel(network(0), bucket_cap_mb=cap)
     loss_of(joined(examples[part]), labels[part]).backward()

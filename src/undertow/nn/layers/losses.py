@@ -16,6 +16,7 @@ from undertow.nn.old_reduction_arguments import takes_old_arguments
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
+    from undertow.nn.linear_cross_entropy import LinearCrossEntropyOptions
     from undertow.tensor import Tensor
 
 
@@ -564,8 +565,8 @@ class LinearCrossEntropyLoss(WeightedLoss):
     bias                                              whether the linear layer has one
     reduction, weight, ignore_index, label_smoothing  as in CrossEntropyLoss
     out_features                                      further dimensions of the loss
-    options                                           PyTorch's for computing in chunks, which is not done here:
-                                                      None
+    options                                           LinearCrossEntropyOptions, if not all logits are to be in
+                                                      memory at once
 
     Shapes: (N, in_features) and classes (N); the result is one number, or with reduction='none' (N).
 
@@ -587,7 +588,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         weight: Any = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
-        options: None = None,
+        options: LinearCrossEntropyOptions | None = None,
     ) -> None:
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")

@@ -71,7 +71,7 @@ def multiply_batches(xp: Namespace, input: Array, mat2: Array) -> Array:
 
 def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule of a product that is the einsum `equation` of its two operands."""
-    return lambda op, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
+    return lambda call, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
 
 
 mm = primitive(
@@ -157,7 +157,7 @@ vdot = primitive(
         "other": lambda xp, g, input: g * input,
     },
     jvp=BILINEAR,
-    batch=lambda op, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
+    batch=lambda call, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
     variants="function method",
 )
 

@@ -117,6 +117,28 @@ def check_shapes(
     return bool(query.dim() == 3)
 
 
+def check_masks(is_causal: bool, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> None:
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    if key_padding_mask is not None and attn_mask is not None and key_padding_mask.dtype != attn_mask.dtype:
+        warn_user(
+            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead."
+        )
+
+
+def as_one_example(
+    query: Tensor, key: Any, value: Tensor, key_padding_mask: Tensor | None
+) -> tuple[Tensor, Any, Tensor, Tensor | None]:
+    """Inputs with a dimension of examples; those that are the same tensor stay the same."""
+    batch = unsqueeze(query, 1)
+    keys = batch if key is query else unsqueeze(key, 1)
+    values = keys if value is key else unsqueeze(value, 1)
+    return batch, keys, values, None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
+
+
 def projected(
     query: Tensor, key: Any, value: Tensor, weights: Any, packed_weight: Tensor | None, packed_bias: Tensor | None
 ) -> tuple[Any, Any, Any]:
@@ -209,21 +231,9 @@ def multi_head_attention_forward(
     undertow.Size([3, 1, 4])
     """
     is_batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
-    if is_causal and attn_mask is None:
-        raise RuntimeError(
-            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
-            "`generate_square_subsequent_mask` to create this mask."
-        )
-    if key_padding_mask is not None and attn_mask is not None and key_padding_mask.dtype != attn_mask.dtype:
-        warn_user(
-            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead."
-        )
+    check_masks(is_causal, attn_mask, key_padding_mask)
     if not is_batched:
-        same_k, same_v = key is query, value is key
-        query = unsqueeze(query, 1)
-        key = query if same_k else unsqueeze(key, 1)
-        value = key if same_v else unsqueeze(value, 1)
-        key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
+        query, key, value, key_padding_mask = as_one_example(query, key, value, key_padding_mask)
     rows, examples, embed_dim = query.shape
     check_sizes(embed_dim, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
     masks = [
@@ -248,8 +258,9 @@ def multi_head_attention_forward(
     if need_weights:
         found = reshape(found, (examples, num_heads, rows, k.shape[1]))
         found = mean(found, 1) if average_attn_weights else found
-        found = found if is_batched else squeeze(found, 0)
-    return (out if is_batched else squeeze(out, 1)), (found if need_weights else None)
+    if is_batched:
+        return out, found
+    return squeeze(out, 1), None if found is None else squeeze(found, 0)
 
 
 def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Tensor, separate: bool) -> None:
@@ -266,6 +277,7 @@ def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: 
 def weighed_values(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, need_weights: bool
 ) -> tuple[Any, Any]:
+    """The values weighed for each query, and the weights if they are needed."""
     if mask is None and dropout_p == 0 and not need_weights and is_plain_attention(q, k, v):
         return fused_attention(q, k, v, False, math.sqrt(1 / q.shape[-1]))[0], None
     scores = bmm(q * math.sqrt(1 / q.shape[-1]), transpose(k, -2, -1))
@@ -275,4 +287,4 @@ def weighed_values(
     weights = softmax(scores, -1) if mask is None or need_weights else _safe_softmax(scores, -1)
     if dropout_p > 0:
         weights = dropout(weights, dropout_p)
-    return bmm(weights, v), weights
+    return bmm(weights, v), weights if need_weights else None

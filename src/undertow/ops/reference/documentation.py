@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from undertow.ops.declare.formula_text import formula, mathematics
-from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.declare.words import EXAMPLES, IN_PLACE, OF_INTEGERS, WORDS, Words
+from undertow.ops.reference.formula_text import formula, mathematics
+from undertow.ops.reference.words import EXAMPLES, IN_PLACE, OF_INTEGERS, WORDS, Words
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -52,7 +51,7 @@ def example_of(op: Op) -> str | None:
     if words is None or words.example is not None:
         return None if words is None else words.example
     name = public_name(op.name)
-    if (op.batch is not ELEMENTWISE and op.kind != "nondifferentiable") or "backward" in name:
+    if (not op.elementwise and op.kind != "nondifferentiable") or "backward" in name:
         return None
     if "." not in name and "function" not in op.variants[op.name]:
         return None
