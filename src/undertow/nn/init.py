@@ -197,7 +197,12 @@ _calculate_fan_in_and_fan_out = fans
 
 
 def correct_fan(tensor: Tensor, mode: str) -> int:
-    """How many inputs each output has (mode "fan_in"), or how many outputs each input ("fan_out")."""
+    """How many inputs each output has (mode "fan_in"), or how many outputs each input ("fan_out").
+
+    >>> import undertow as ut
+    >>> ut.nn.init.correct_fan(ut.ones(3, 5), "fan_in")
+    5
+    """
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")

@@ -21,20 +21,36 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
+    """`nn.functional.alpha_dropout`.
+
+    Example: `ut.alpha_dropout(ut.ones(2), 0.5, False)`
+    """
     return F.alpha_dropout(input, p, train)
 
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
+    """`alpha_dropout`, written into the tensor itself.
+
+    Example: `ut.alpha_dropout_(ut.ones(2), 0.5, False)`
+    """
     return F.alpha_dropout(input, p, train, inplace=True)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
+    """`nn.functional.feature_alpha_dropout`.
+
+    Example: `ut.feature_alpha_dropout(ut.ones(1, 2, 3), 0.5, False).shape`
+    """
     return F.feature_alpha_dropout(input, p, train)
 
 
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Any:
+    """`nn.functional.rrelu`.
+
+    Example: `ut.rrelu(ut.tensor([-1.0, 2.0]))`
+    """
     if generator is not None:
         raise NotImplementedError("rrelu() takes no generator here: seed the default one by manual_seed()")
     return F.rrelu(input, lower, upper, training)
@@ -49,12 +65,18 @@ def ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Any:
-    """`nn.functional.ctc_loss`; reduction: 0 for none, 1 for the mean, 2 for the sum."""
+    """`nn.functional.ctc_loss`; reduction: 0 for none, 1 for the mean, 2 for the sum.
+
+    Example: `ut.ctc_loss(ut.zeros(3, 1, 2), ut.tensor([[1]]), ut.tensor([3]), ut.tensor([1]))`
+    """
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, REDUCTIONS[reduction], zero_infinity)
 
 
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    """`nn.functional.grid_sample`, with its modes by their numbers."""
+    """`nn.functional.grid_sample`, with its modes by their numbers.
+
+    Example: `ut.grid_sampler(ut.ones(1, 1, 2, 2), ut.zeros(1, 1, 1, 2), 0, 0, False)`
+    """
     return F.grid_sample(input, grid, MODES[interpolation_mode], PADDINGS[padding_mode], align_corners)
 
 
@@ -91,15 +113,26 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """`autograd.set_detect_anomaly`, at once.
+
+    Example: `ut.set_anomaly_enabled(False)`
+    """
     set_detect_anomaly(enabled, check_nan)
 
 
 def is_distributed(input: Tensor) -> bool:
-    """Whether the tensor is spread over several machines: none is."""
+    """Whether the tensor is spread over several machines: none is.
+
+    Example: `ut.is_distributed(ut.ones(2))`
+    """
     return False
 
 
 def is_vulkan_available() -> bool:
+    """Whether graphics cards can be used by Vulkan: no.
+
+    Example: `ut.is_vulkan_available()`
+    """
     return False
 
 
