@@ -111,7 +111,7 @@ def test_entries_have_examples(made: dict[str, str]) -> None:
     text = "\n".join([page for name, page in made.items() if name not in PAGES_WITH_PROGRAMS])
     refers = re.compile("The same as|See {py:|^>>> |^```python$", re.M)
     lacking = [name for name, body in entry.findall(text) if not refers.search(body)]
-    assert sorted(set(lacking) - set(WITHOUT_EXAMPLE)) == []
+    assert sorted(set(lacking) - set(WITHOUT_EXAMPLE)) == [], "give them `>>>` lines, or a line `Example: ...`"
 
 
 def test_the_reference_shows_what_examples_return_and_kinks(made: dict[str, str]) -> None:
