@@ -2,7 +2,8 @@
  * results of a few megabytes that takes longer than computing them. So blocks of large arrays that the core has made are
  * kept when they are freed, up to a limit, and given to the next array of about that size.
  *
- * Only arrays that the core makes itself are concerned. NumPy asks the array's own handler to free its memory.
+ * Only arrays that the core makes itself are concerned. NumPy asks the array's own handler to free its memory. Smaller
+ * ones, and those that NumPy makes, are the C library's: see teach_heap.
  */
 #include "loops/memory.h"
 
@@ -17,6 +18,8 @@
 #endif
 
 #define LARGE (1 << 18)        /* bytes: smaller blocks are the C library's */
+#define MEDIUM (1 << 16)       /* bytes from which on it matters what that does with them */
+#define LESSON (1 << 24)       /* bytes up to which it is to keep them */
 #define HUGE (1 << 22)         /* bytes from which on large pages are asked for, as NumPy does */
 #define MOST_BLOCKS 64
 #define MOST_KEPT ((size_t)1 << 29)
@@ -183,6 +186,22 @@ reallocate(void *context, void *memory, size_t bytes)
     return larger;
 }
 
+/* glibc learns from the large blocks that a program frees: the next ones of that size come from the heap, whose end it
+ * keeps up to twice that size. Here large blocks are never freed, so it would learn nothing, and give a heap of blocks of
+ * 200 KB back at every step of a loop, page by page. One that nobody has used teaches it, and costs nothing. */
+static void
+teach_heap(void)
+{
+#if defined(__GLIBC__)
+    static int done; /* guarded by the interpreter's lock */
+    if (!done) {
+        done = 1;
+        void *volatile unused = malloc(LESSON); /* volatile: or the compiler leaves both out */
+        free(unused);
+    }
+#endif
+}
+
 static PyDataMem_Handler handler = {"undertow", 1, {NULL, allocate, allocate_zeros, reallocate, release}};
 
 PyObject *
@@ -194,6 +213,9 @@ new_large(int ndim, const npy_intp *shape, const npy_intp *strides, PyArray_Desc
         bytes *= (size_t)shape[d];
     }
     PyObject *before = NULL;
+    if (bytes >= MEDIUM) {
+        teach_heap();
+    }
     if (bytes >= LARGE) {
         if (capsule == NULL && (capsule = PyCapsule_New(&handler, "mem_handler", NULL)) == NULL) {
             PyErr_Clear();
