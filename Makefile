@@ -3,7 +3,7 @@ PYTHON ?= python
 # The tier for every save: the library end to end in small, and the import directions.  Under five seconds.
 TINY = tests/test_tiny.py tests/test_layers.py
 
-.PHONY: check format-check lint types test tiny quick docs docs-test bench format sanitize
+.PHONY: check format-check lint types test tiny quick docs docs-test bench figures format sanitize
 
 check: format-check lint types test
 
@@ -56,6 +56,16 @@ sanitize:
 
 bench:
 	$(PYTHON) -m benchmarks
+
+# what pages show of this machine, measured again; benchmarks.cuda and programs-16-cores are of others
+figures:
+	$(PYTHON) -m benchmarks --repeats 11 --update
+	$(PYTHON) -m benchmarks.programs --threads 1 --repeats 7 --update
+	UNDERTOW_PURE=1 $(PYTHON) -m benchmarks --quick --repeats 3 --threads 1 --only recorded --only "backward, chain" \
+		--only "small MLP step (" --update pure
+	$(PYTHON) -m benchmarks.profiler --update
+	$(PYTHON) -m benchmarks.growth --only numbers nodes rows parameters --turns 2 --update
+	$(PYTHON) -m benchmarks.page --update
 
 format:
 	$(PYTHON) -m ruff format .

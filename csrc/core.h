@@ -1,4 +1,4 @@
-/* The compiled core: the hot paths of ops/declare/ and engine/engine.py, in C.
+/* The compiled core: the hot paths of ops/declare/ and engine/loop.py, in C.
  *
  * Everything it does, the Python code does too: whatever is out of the ordinary (another device than the CPU, an
  * interceptor, bfloat16, hooks, ...) is handed to the Python function that it stands in for. The classes are
@@ -32,6 +32,17 @@ set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) /* steals value *
     PyObject *old = SLOT(object, offset);
     SLOT(object, offset) = value;
     Py_XDECREF(old);
+}
+
+/* PyArray_SIZE, without a call of NumPy */
+static inline npy_intp
+count_of(PyArrayObject *array)
+{
+    npy_intp count = 1;
+    for (int k = PyArray_NDIM(array); k > 0; k--) {
+        count *= PyArray_DIMS(array)[k - 1];
+    }
+    return count;
 }
 
 /* What Python told us of its classes and functions; filled by bind(). */
@@ -115,6 +126,9 @@ void expression_free(Expression *);
 int expression_reach(const Expression *);
 /* The value (a new reference) for these arguments (borrowed). */
 PyObject *expression_value(const Expression *, PyObject *const *arguments);
+/* The same, only if it is a sum, difference, product or quotient of two arguments that are small arrays or numbers;
+ * otherwise NULL without an exception. */
+PyObject *arithmetic_value(const Expression *, PyObject *const *arguments);
 PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */

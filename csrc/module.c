@@ -5,6 +5,7 @@
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
+#include "rows.h"
 
 Core core;
 
@@ -177,6 +178,7 @@ static PyMethodDef functions[] = {
     {"call_with", (PyCFunction)(void (*)(void))call_with, METH_FASTCALL | METH_KEYWORDS},
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
+    {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
     {"arrived", (PyCFunction)(void (*)(void))arrived, METH_FASTCALL},

@@ -1,5 +1,7 @@
 #include "rows.h"
 
+#include "call/operation.h"
+
 #include <time.h>
 
 long long
@@ -15,10 +17,10 @@ clock_now(void)
 }
 
 PyObject *
-rows_of_profile(PyObject *state, PyObject **lowered)
+rows_of_interceptor(PyObject *state, PyObject **lowered)
 {
     PyObject *intercept = SLOT(state, core.s_intercept);
-    if (intercept == Py_None || core.Profiled == NULL || !Py_IS_TYPE(intercept, core.Profiled)) {
+    if (core.Profiled == NULL || !Py_IS_TYPE(intercept, core.Profiled)) {
         return NULL;
     }
     PyObject *rows = SLOT(intercept, core.o_rows), *below = SLOT(state, core.s_lowered);
@@ -37,6 +39,14 @@ slot_or(PyObject *object, Py_ssize_t offset, PyObject *otherwise)
     return found == NULL ? otherwise : found;
 }
 
+static int
+append(PyObject *rows, PyObject *row)
+{
+    int status = row == NULL ? -1 : PyList_Append(rows, row);
+    Py_XDECREF(row);
+    return status;
+}
+
 int
 append_row(PyObject *rows, int kind, PyObject *what, long long begin, PyObject *node, PyObject *shape, PyObject *more)
 {
@@ -50,12 +60,35 @@ append_row(PyObject *rows, int kind, PyObject *what, long long begin, PyObject *
         code = Py_None;
     }
     PyObject *lasti = code == Py_None ? zero : slot_or(node, core.n_lasti, zero);
-    PyObject *row = Py_BuildValue("iOLLkOOOOO", kind, what, begin, end, PyThread_get_thread_ident(),
-                                  slot_or(node, core.n_sequence_nr, Py_None), code, lasti,
-                                  shape == NULL ? Py_None : shape, more == NULL ? Py_None : more);
-    int status = row == NULL ? -1 : PyList_Append(rows, row);
-    Py_XDECREF(row);
-    return status;
+    return append(rows, Py_BuildValue("iOLLkOOOOO", kind, what, begin, end, PyThread_get_thread_ident(),
+                                      slot_or(node, core.n_sequence_nr, Py_None), code, lasti,
+                                      shape == NULL ? Py_None : shape, more == NULL ? Py_None : more));
+}
+
+PyObject *
+composite_ran(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *state, *lowered, *begin = given[1], *none = Py_None;
+    long long end = clock_now();
+    int lasti = 0;
+    if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
+        return NULL;
+    }
+    PyObject *rows = rows_of_profile(state, &lowered);
+    Py_DECREF(state);
+    if (rows == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    }
+    Py_DECREF(lowered);
+    PyCodeObject *code = user_site(&lasti);
+    PyObject *line = code == NULL ? none : (PyObject *)code;
+    int status = PyErr_Occurred() ? -1
+                                  : append(rows, Py_BuildValue("iOOLkOOiOO", ROW_COMPOSITE, given[0], begin, end,
+                                                               PyThread_get_thread_ident(), none, line, lasti, none,
+                                                               none));
+    Py_XDECREF(code);
+    Py_DECREF(rows);
+    return status < 0 ? NULL : Py_NewRef(Py_True);
 }
 
 PyObject *

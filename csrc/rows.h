@@ -6,7 +6,14 @@
 
 /* The list of the profile that is under way, if C may write into it, and the state without the profile: new references;
  * otherwise NULL. What runs with that state is what would run without a profile. */
-PyObject *rows_of_profile(PyObject *state, PyObject **lowered);
+PyObject *rows_of_interceptor(PyObject *state, PyObject **lowered);
+
+static inline PyObject *
+rows_of_profile(PyObject *state, PyObject **lowered)
+{
+    return SLOT(state, core.s_intercept) == Py_None ? NULL : rows_of_interceptor(state, lowered);
+}
+
 /* Nanoseconds on the clock of Python's perf_counter_ns; -1 where that clock is not known to C. */
 long long clock_now(void);
 /* Append a row to a list: what ran from `begin` until now. `node` has the number and the line (NULL: neither is known);
@@ -18,6 +25,10 @@ PyObject *node_of_result(PyObject *result);
 /* The numbers of the nodes that edges lead to: a new tuple. */
 PyObject *numbers_of(PyObject *edges);
 
-enum { ROW_OPERATION, ROW_NODE };
+/* composite_ran(name, begin): append the row of an operation made of others, which ends now. Whether that was done: not
+ * if there is no profile that C may write for. */
+PyObject *composite_ran(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+enum { ROW_OPERATION, ROW_NODE, ROW_COMPOSITE = 4 };
 
 #endif

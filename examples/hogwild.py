@@ -7,17 +7,14 @@ read, and now and then one is lost, which does not matter.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from multiprocessing.shared_memory import SharedMemory
 
-import numpy as np
 from common import options, plot
 
 import undertow as ut
-from undertow import nn
+from undertow import multiprocessing, nn
 
 SIZES = (2, 32, 32, 1)
 
@@ -66,41 +63,14 @@ def by_threads(model: nn.Module, workers: int, steps: int) -> None:
             done.result()
 
 
-def lay_into(model: nn.Module, memory: SharedMemory) -> None:
-    """Let the parameters live in shared memory, one after the other."""
-    offset = 0
-    for p in model.parameters():
-        array = np.ndarray(p.shape, np.float32, memory.buf, offset)
-        p.data = ut.from_numpy(array)
-        offset += array.nbytes
-
-
-def work(name: str, seed: int, steps: int) -> None:
-    """The main function of a worker process."""
-    memory = SharedMemory(name)
-    model = network()
-    lay_into(model, memory)
-    train(model, seed, steps)
-    del model  # memory that arrays still show cannot be closed
-    memory.close()
-
-
 def by_processes(model: nn.Module, workers: int, steps: int) -> None:
-    values = [p.detach().numpy().copy() for p in model.parameters()]
-    memory = SharedMemory(create=True, size=sum(value.nbytes for value in values))
-    shared = network()
-    lay_into(shared, memory)
-    shared.load_state_dict(model.state_dict())
+    model.share_memory()
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(memory.name, seed, steps)) for seed in range(workers)]
+    processes = [context.Process(target=train, args=(model, seed, steps)) for seed in range(workers)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    model.load_state_dict(shared.state_dict())
-    del shared
-    memory.close()
-    memory.unlink()
     if any(process.exitcode for process in processes):
         raise RuntimeError("a worker process has failed")
 

@@ -21,7 +21,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from tests import samples
+from tests import rows, samples
 from tests.seeds import seed_everything
 
 settings.register_profile("dev", deadline=None, max_examples=25)
@@ -35,6 +35,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Some three hundred processes import the library, and each would compile it again: half a second of work.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
 # ---- the run
 
 
@@ -44,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     samples.first_rows_only = config.getoption("quick")
+    rows.one_at_a_time = bool(config.option.keyword)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -85,9 +91,19 @@ WATCHDOG = pytest.StashKey[Watchdog]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """No other processes for a few files: starting them takes longer than most files do. Folders get every core."""
+    """No other processes for a few files: starting them takes longer than most files do.
+
+    Folders get every core, and one process more: tests of timeouts and of other processes wait for two minutes in all.
+    """
     asked = [Path(argument.partition("::")[0]) for argument in config.args]
-    return 0 if config.option.collectonly or not any(path.is_dir() for path in asked) else None
+    if config.option.collectonly or not any(path.is_dir() for path in asked):
+        return 0
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores() + 1
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -104,8 +120,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """What is collected stays: to look for garbage in it meanwhile takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
-    """The collector need not look at a hundred thousand tests again, each time that one of them asks it to collect."""
+    """The collector need not look at all the tests again, each time that one of them asks it to collect."""
+    leave_to_themselves()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor at what the tests of another file have loaded: PyTorch alone is 180,000 objects, a fifth of a second."""
+    if nextitem is not None and nextitem.path != item.path:
+        leave_to_themselves()
+
+
+def leave_to_themselves() -> None:
+    """Take what is alive out of the collector's sight."""
     gc.collect()
     gc.freeze()
 
@@ -138,6 +175,18 @@ def L(request: pytest.FixtureRequest) -> ModuleType:
     if request.param == "torch":
         return request.getfixturevalue("torch")
     return importlib.import_module("undertow")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not used the emulated GPU, which others of this run may have done before."""
+    cuda = importlib.import_module("undertow.backend.cuda")
+    device = importlib.import_module("undertow.backend.cuda.device")
+    if device.is_emulated():
+        pytest.skip("UNDERTOW_CUDA=emulate gives every process a GPU")
+    if device.is_ready() and True in device._started:
+        monkeypatch.setattr(device, "_started", {})
+        monkeypatch.setattr(cuda, "_namespaces", {})
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import pytest
 
 import undertow as ut
 from benchmarks import cases, derivatives, growth, large, measure, memory, models, report, sampling, saved, survey
+from tests.rows import rows
 from undertow.ops import REGISTRY
 
 ROOT = Path(__file__).parents[1]
@@ -175,7 +176,7 @@ def test_work_of_the_same_library_may_be_compared() -> None:
     assert sampling.interleave(*measure.compared(case, [ut]), 3).ratio == 0.25
 
 
-@pytest.mark.parametrize("code", survey.expressions())
+@rows("code", survey.expressions())
 def test_every_surveyed_expression_has_a_gradient(code: str) -> None:
     eval(code, survey.operands(ut)).sum().backward()
 

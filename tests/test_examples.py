@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import run_all
+
 ROOT = Path(__file__).parents[1]
 INDEX, PAGES = ROOT / "docs" / "examples.md", ROOT / "docs" / "examples"
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "common")
@@ -27,33 +29,50 @@ SHARES = {
     "variational_inference": 0.25,
     "wave_in_place": 0.01,
 }
+#: those that start processes of their own; the others share one, which loads matplotlib once
+ALONE = ["hogwild", "two_processes"]
+TOGETHER = [name for name in EXAMPLES if name not in ALONE]
 PROGRAM = """
-import importlib, sys
+import importlib, sys, traceback
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
-    first, last = importlib.import_module(sys.argv[2]).main(sys.argv[3:])
-    print("RESULT", first, last)
+    for name in sys.argv[2:]:
+        print("EXAMPLE", name)
+        try:
+            first, last = importlib.import_module(name).main(["--quick", "--plot", name + ".png"])
+            print("RESULT", first, last)
+        except Exception:
+            traceback.print_exc()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_converges(name: str, tmp_path: Path) -> None:
-    if name == "scipy_fit":
-        pytest.importorskip("scipy")
-    if name == "two_processes":
+@pytest.mark.parametrize("names", [*[[name] for name in ALONE], TOGETHER], ids="+".join)
+def test_the_example_converges(names: list[str], tmp_path: Path) -> None:
+    if importlib.util.find_spec("scipy") is None:
+        names = [name for name in names if name != "scipy_fit"]
+    if "two_processes" in names:
         pytest.importorskip("mpi4py")
-    program, picture = tmp_path / "program.py", tmp_path / "plot.png"
+    program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    command = [sys.executable, "-W", "error", program, ROOT / "examples", name, "--quick", "--plot", picture]
+    command = [sys.executable, "-W", "error", program, ROOT / "examples", *names]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    found = re.search(r"^RESULT (\S+) (\S+)$", done.stdout, re.M)
+    _, *printed = re.split(r"^EXAMPLE (\S+)$", done.stdout, flags=re.M)
+    assert printed[::2] == names
+    run_all(
+        [(name, {"name": name, "text": text}) for name, text in zip(printed[::2], printed[1::2], strict=True)],
+        lambda row: check_run(**row, picture=tmp_path / f"{row['name']}.png"),
+    )
+
+
+def check_run(name: str, text: str, picture: Path) -> None:
+    found = re.search(r"^RESULT (\S+) (\S+)$", text, re.M)
     assert found is not None
     assert float(found[2]) <= SHARES[name] * float(found[1])
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     assert picture.exists() == has_matplotlib
-    assert ("No plot: matplotlib is not installed." in done.stdout) != has_matplotlib
+    assert ("No plot: matplotlib is not installed." in text) != has_matplotlib
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -67,7 +86,7 @@ def test_the_example_is_documented_and_short(name: str) -> None:
 @pytest.mark.parametrize("name", [*EXAMPLES, "demo"])
 def test_the_example_has_a_page_with_a_picture(name: str) -> None:
     index, page = (path.read_text(encoding="utf-8") for path in (INDEX, PAGES / f"{name}.md"))
-    assert f"](examples/{name}.md)" in index and f"](examples/{name}.png)" in index
+    assert f"](examples/{name}.md)" in index and f"](examples/small/{name}.png)" in index
     assert f"]({name}.png)" in page
     headings = ["## Run it", "## How it works", "## Try next"]
     assert [line for line in page.splitlines() if line.startswith("## ")] == headings

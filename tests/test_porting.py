@@ -12,17 +12,8 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from undertow.backend import cuda
-from undertow.backend.cuda import device
 
-
-@pytest.fixture(autouse=True)
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has not used the emulated GPU, which others of this run may have done before."""
-    monkeypatch.delenv("UNDERTOW_CUDA", raising=False)
-    if True in device._started:
-        monkeypatch.setattr(device, "_started", {})
-        monkeypatch.setattr(cuda, "_namespaces", {})
+pytestmark = pytest.mark.usefixtures("no_gpu")
 
 
 def test_what_programs_ask_about_devices() -> None:

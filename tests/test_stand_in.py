@@ -114,6 +114,7 @@ def test_processes_that_a_program_starts_find_it_too(tmp_path: Path) -> None:
         import torch
 
         def work(number):
+            assert "undertow" in torch.__version__, torch.__file__
             return torch.full((2,), float(number)).sum().item()
 
         if __name__ == "__main__":
@@ -238,9 +239,28 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
     program = """
         import torch
         from torch.ops import aten
+        from torch._tensor_str import printoptions
+        from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+        from torch.amp.grad_scaler import OptState
+        from torch.distributed._tensor.experimental import implicit_replication
+        from torch.distributions.multivariate_normal import _precision_to_scale_tril
+        from torch.jit import TracerWarning, _get_trace_graph
+        from torch.nn.modules import CrossMapLRN2d
+        from torch.nn.parallel.distributed import DistributedDataParallel
+        from torch.nn.parameter import UninitializedParameter, is_lazy
+        from torch.serialization import DEFAULT_PROTOCOL
+        from torch.utils.checkpoint import get_device_states, set_device_states
         from torch.utils.data import IterDataPipe, functional_datapipe
+        from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map, np_str_obj_array_pattern
+        from torch.utils.data.dataloader import _collate_fn_t
 
         assert aten is torch.ops.aten
+        assert not isinstance(torch.nn.Linear(1, 1), torch.distributed.fsdp.FSDPModule)  # without an import of its own
+        assert not hasattr(torch.nn, "no_such_module") and not isinstance(torch.nn.Linear(1, 1), torch.nn.NLLLoss2d)
+        assert is_lazy(torch.nn.LazyLinear(2).weight) and torch._C._current_graph_task_id() == -1
+        tensors = [torch.ones(2), torch.zeros(1, 1)]
+        parts = _unflatten_dense_tensors(_flatten_dense_tensors(tensors), tensors)
+        assert [part.tolist() for part in parts] == [[1, 1], [[0]]]
         table = {torch.ops.aten._to_copy.default: 1}
         print(table[torch.ops.aten._to_copy.default], "USE_MKL=OFF" in torch.__config__.show(), torch.Future().done())
         try:

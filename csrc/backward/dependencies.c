@@ -1,4 +1,4 @@
-/* What a pass will run: `compute_dependencies` of engine/engine.py, in C. */
+/* What a pass will run: `compute_dependencies` of engine/dependencies.py, in C. */
 #include "core.h"
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* The inner loop of a backward pass: `_run_loop` of engine/engine.py, in C.
+/* The inner loop of a backward pass: `_run_loop` of engine/loop.py, in C.
  *
  * It serves passes that nobody watches but a profile. Nodes with anything out of the ordinary (hooks, captures on the
  * way, undefined gradients, several outputs) are left to the Python functions that _run_loop calls for them, too.

@@ -96,7 +96,7 @@ int
 may_overlap(PyArrayObject *a, PyArrayObject *b)
 {
     const char *begin, *end, *other, *other_end;
-    if (PyArray_SIZE(a) == 0 || PyArray_SIZE(b) == 0) {
+    if (count_of(a) == 0 || count_of(b) == 0) {
         return 0;
     }
     find_extent(a, &begin, &end);

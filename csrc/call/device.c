@@ -1,12 +1,46 @@
 /* The usual case of an operation on a GPU: tensors of one dtype, row after row. */
 #include "call/operation.h"
 
-/* Whether elements that lie row after row in all operands do so in the result. */
+/* Whether elements that lie row after row in all operands do so in the results. */
 static int
-is_simple_order(int order)
+has_simple_orders(const Form *form)
 {
-    return order == ORDER_AS_COMPUTED || order == ORDER_ROWS || order == ORDER_OPERANDS || order == ORDER_FIRST ||
-           order == ORDER_SECOND;
+    for (int k = 0; k < form->order_count; k++) {
+        int order = form->orders[k];
+        if (order != ORDER_AS_COMPUTED && order != ORDER_ROWS && order != ORDER_OPERANDS && order != ORDER_FIRST &&
+            order != ORDER_SECOND) {
+            return 0;
+        }
+    }
+    return form->order_count == 1 || (form->several && form->order_count > 1);
+}
+
+/* Whether rows follow each other, though there may be gaps between them and between elements. */
+static int
+follows_rows(const Array *array)
+{
+    npy_intp inner = 0;
+    for (int d = array->nd - 1; !array->is_contiguous && d >= 0; d--) {
+        if (array->dims[d] == 1) {
+            continue;
+        }
+        if (array->strides[d] <= inner) {
+            return 0;
+        }
+        inner = array->strides[d];
+    }
+    return 1;
+}
+
+/* Whether a result lies row after row whatever operands do, or this operand does. */
+static int
+fits_order(const Form *form, const Array *array)
+{
+    int is_free = 1;
+    for (int k = 0; k < form->order_count; k++) {
+        is_free = is_free && (form->orders[k] == ORDER_AS_COMPUTED || form->orders[k] == ORDER_ROWS);
+    }
+    return is_free || follows_rows(array);
 }
 
 /* The arrays of the tensors, and everything else as it is; whether the form can compute with them. */
@@ -29,7 +63,7 @@ find_device_arrays(const Operation *self, const Form *form, int number, PyObject
         if (!is_device_array(array) || (is_narrow_type(dtype_of(array)->type_num) && !self->is_view)) {
             return 0;
         }
-        if (form->orders[0] != ORDER_AS_COMPUTED && !((Array *)array)->is_contiguous) {
+        if (!fits_order(form, (Array *)array)) {
             return 0;
         }
         if (form->taking_part >> k & 1) {
@@ -42,11 +76,25 @@ find_device_arrays(const Operation *self, const Form *form, int number, PyObject
     return 1;
 }
 
-/* Whether a result is an array that needs nothing done to it. */
+static int
+lies_as_said(const Form *form, int output, PyObject *out)
+{
+    int order = form->orders[output < form->order_count ? output : form->order_count - 1];
+    return is_device_array(out) && (order == ORDER_AS_COMPUTED || ((Array *)out)->is_contiguous);
+}
+
+/* Whether a result is an array, or several, that need nothing done to them. */
 static int
 is_finished(const Form *form, PyObject *const *arguments, PyObject *out)
 {
-    if (!is_device_array(out) || (form->orders[0] != ORDER_AS_COMPUTED && !((Array *)out)->is_contiguous)) {
+    if (form->several) {
+        int finished = PyTuple_CheckExact(out) && PyTuple_GET_SIZE(out) > 0 && form->settled < 0;
+        for (Py_ssize_t k = 0; finished && k < PyTuple_GET_SIZE(out); k++) {
+            finished = lies_as_said(form, (int)k, PyTuple_GET_ITEM(out, k));
+        }
+        return finished;
+    }
+    if (!lies_as_said(form, 0, out)) {
         return 0;
     }
     if (form->settled < 0) {
@@ -62,7 +110,7 @@ device_result(Operation *self, PyObject *state, PyObject *const *values)
     PyObject *arguments[MOST_ARGUMENTS], *out = NULL, *result = NULL;
     int made = has_device_plan(self), is_number = is_given_number(self, values);
     const Form *form = made > 0 ? self->device_forms[is_number] : NULL;
-    if (form == NULL || form->several || form->order_count != 1 || !is_simple_order(form->orders[0]) ||
+    if (form == NULL || !has_simple_orders(form) ||
         !find_device_arrays(self, form, is_number ? self->number : -1, values, arguments)) {
         return NULL;
     }

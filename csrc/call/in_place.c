@@ -332,10 +332,10 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
 {
     const Operation *operation = &self->operation;
     PyObject *arguments[MOST_ARGUMENTS], *result = NULL, *changed = NULL;
-    int is_number = is_given_number(operation, values);
+    int is_number = is_given_number(operation, values), by_rows;
     const Form *form = operation->forms[is_number];
     if (SLOT(state, core.s_unusual) != Py_False || SLOT(state, core.s_record) != Py_None || form == NULL ||
-        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments) != 1 ||
+        find_arrays(operation, form, is_number ? operation->number : -1, values, arguments, &by_rows) != 1 ||
         reads_what_it_writes(operation, arguments)) {
         return NULL;
     }

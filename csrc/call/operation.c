@@ -69,10 +69,12 @@ take_option(PyObject **option)
 }
 
 int
-find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments)
+find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments,
+            int *by_rows)
 {
     PyArray_Descr *dtype = NULL;
     int found = 1;
+    *by_rows = 1;
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
@@ -88,6 +90,7 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
         if (!PyArray_CheckExact(arguments[k]) || (is_narrow(arguments[k]) && !self->is_view)) {
             return 0;
         }
+        *by_rows &= PyArray_IS_C_CONTIGUOUS((PyArrayObject *)arguments[k]) != 0;
         if (form->taking_part >> k & 1) {
             PyArray_Descr *own = PyArray_DESCR((PyArrayObject *)arguments[k]);
             if (dtype != NULL && own != dtype) {
@@ -166,7 +169,11 @@ dtype_is_right(const Form *form, PyObject *const *arguments, PyObject *out)
 static PyObject *
 forward_value(const Operation *self, const Form *form, PyObject *const *arguments)
 {
-    PyObject *out = expression_value(form->forward, arguments);
+    PyObject *out = arithmetic_value(form->forward, arguments);
+    if (out != NULL) {
+        return out;
+    }
+    out = expression_value(form->forward, arguments);
     if (out != NULL) {
         out = form->several ? as_arrays(out) : as_cpu_array(out);
     }
@@ -256,8 +263,8 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
         (out != NULL && (form->several || !takes_result(self, state, values, out)))) {
         return NULL;
     }
-    int number = is_number ? self->number : -1;
-    int found = find_arrays(self, form, number, values, arguments);
+    int number = is_number ? self->number : -1, by_rows;
+    int found = find_arrays(self, form, number, values, arguments, &by_rows);
     if (!found) {
         return core.device_xp == NULL || out != NULL ? NULL : device_result(self, state, values);
     }
@@ -270,7 +277,7 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
         result = write_result(self, result, out);
     }
     else if (result != NULL &&
-             (lies_by_rows(form, result) || (result = in_its_order(self, form, number, values, result)) != NULL)) {
+             (lies_right(form, by_rows, result) || (result = in_its_order(self, form, number, values, result)) != NULL)) {
         result = record_result(self, form, state, values, arguments, result);
     }
     for (int k = 0; k < self->count; k++) {

@@ -95,8 +95,11 @@ void form_free(Form *form);
 int bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, PyObject *names,
                    PyObject **values, PyObject **out);
 /* The arrays of the tensors, and everything else as it is; whether the form can compute with them: 2 if their dtypes
- * differ and have to be promoted before. */
-int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments);
+ * differ and have to be promoted before.
+ *
+ * by_rows  set to whether the elements of all arrays lie by rows, without gaps */
+int find_arrays(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject **arguments,
+                int *by_rows);
 /* Whether an argument is given as a number, and so the second form is the one to use. */
 int is_given_number(const Operation *self, PyObject *const *values);
 /* An option as forwards take it; 0 if Python has to look at it: a dtype of half precision, a class, a scalar, a tensor. */
@@ -131,13 +134,16 @@ int make_floats(const Operation *self, const Form *form, PyObject **arguments);
  *         in another order */
 PyObject *in_its_order(const Operation *self, const Form *form, int number, PyObject *const *values, PyObject *out);
 
-/* Whether a look at the result suffices: it need only lie by rows, and does. */
+/* Whether a look at the result suffices: it lies by rows, as it should if its operands do (`by_rows`), or in any case. */
 static inline int
-lies_by_rows(const Form *form, PyObject *out)
+lies_right(const Form *form, int by_rows, PyObject *out)
 {
-    return form->order_count == 1 && !form->several &&
-           (form->orders[0] == ORDER_AS_COMPUTED ||
-            (form->orders[0] == ORDER_ROWS && PyArray_IS_C_CONTIGUOUS((PyArrayObject *)out)));
+    if (form->order_count != 1 || form->several) {
+        return 0;
+    }
+    enum Order order = form->orders[0];
+    return order == ORDER_AS_COMPUTED || (PyArray_IS_C_CONTIGUOUS((PyArrayObject *)out) && order != ORDER_COLUMNS &&
+                                          (by_rows || order == ORDER_ROWS));
 }
 
 /* ---- record.c */

@@ -159,8 +159,9 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
     }
     SLOT(node, core.n_recorded_edges) = recorded;
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
-    SLOT(node, core.n_extra) = is_device_array(out) ? PyObject_CallOneArg(core.extra_on, core.device_xp)
-                                                    : Py_NewRef(Py_None);
+    SLOT(node, core.n_extra) = is_device_array(form->several ? PyTuple_GET_ITEM(out, 0) : out)
+                                   ? PyObject_CallOneArg(core.extra_on, core.device_xp)
+                                   : Py_NewRef(Py_None);
     SLOT(node, core.n_params) = params_of(form, values, arguments);
     if (SLOT(node, core.n_extra) == NULL || describe_result(form, node, out) < 0) {
         goto failed;

@@ -367,6 +367,7 @@ PyObject *array_getitem(PyObject *self, PyObject *index);
 int array_setitem(PyObject *self, PyObject *index, PyObject *value);
 PyObject *module_as_view(PyObject *module, PyObject *args);
 PyObject *module_broadcast_to(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *module_join(PyObject *module, PyObject *const *given, Py_ssize_t count); /* joining.c */
 PyObject *module_shadow(PyObject *module, PyObject *array);
 PyObject *module_adopt(PyObject *module, PyObject *args);
 extern PyObject *slow_getitem, *slow_setitem;

@@ -201,7 +201,7 @@ PyObject *
 module_describe(PyObject *module, PyObject *index)
 {
     char name[256] = "emulated device", uuid[16] = "";
-    int major = 0, minor = 0, version = 0, processors = 1;
+    int major = 0, minor = 0, version = 0, processors = 1, threads = 2048;
     size_t bytes = (size_t)16 << 30;
     long number = PyLong_AsLong(index);
     if ((number == -1 && PyErr_Occurred()) || enter_gpu((int)number) < 0) {
@@ -212,13 +212,15 @@ module_describe(PyObject *module, PyObject *index)
         driver.device_attribute(&major, CAPABILITY_MAJOR, the_gpu->device);
         driver.device_attribute(&minor, CAPABILITY_MINOR, the_gpu->device);
         driver.device_attribute(&processors, PROCESSORS, the_gpu->device);
+        driver.device_attribute(&threads, THREADS_OF_PROCESSOR, the_gpu->device);
         driver.device_memory(&bytes, the_gpu->device);
         driver.device_uuid(uuid, the_gpu->device);
         driver.driver_version(&version);
     }
-    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:n,s:i,s:i,s:y#}", "name", name, "major", major, "minor", minor,
-                         "multi_processor_count", processors, "total_memory", (Py_ssize_t)bytes, "driver_version",
-                         version, "device_count", gpu_count, "uuid", uuid, (Py_ssize_t)sizeof(uuid));
+    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:i,s:n,s:i,s:i,s:y#}", "name", name, "major", major, "minor", minor,
+                         "multi_processor_count", processors, "max_threads_per_multi_processor", threads,
+                         "total_memory", (Py_ssize_t)bytes, "driver_version", version, "device_count", gpu_count, "uuid",
+                         uuid, (Py_ssize_t)sizeof(uuid));
 }
 
 /* enter(index): see Note [The device in use] */

@@ -381,25 +381,26 @@ module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     Array *x = (Array *)given[0], *weight = (Array *)given[1], *bias = (Array *)given[2];
     npy_intp dims[MOST_DIMS], k = x->nd ? x->dims[x->nd - 1] : 0, n = weight->nd == 2 ? weight->dims[0] : 0;
-    if (!light_takes(x->code) || x->code != weight->code || x->code != bias->code || !x->is_contiguous ||
-        !weight->is_contiguous || !bias->is_contiguous || !k || !n || weight->dims[1] != k || bias->nd != 1 ||
+    if (!light_takes(x->code) || x->code != weight->code || x->code != bias->code || !weight->is_contiguous || !bias->is_contiguous || !k || !n || weight->dims[1] != k || bias->nd != 1 ||
         bias->dims[0] != n || !x->size || x->size / k > INT32_MAX || k > INT32_MAX || n > INT32_MAX) {
         Py_RETURN_NONE;
     }
     memcpy(dims, x->dims, x->nd * sizeof(npy_intp));
     dims[x->nd - 1] = n;
-    Array *out = array_new(x->dtype, x->nd, dims, NULL);
+    Array *input = contiguous(x), *out = input == NULL ? NULL : array_new(x->dtype, x->nd, dims, NULL);
     if (out == NULL) {
+        Py_XDECREF(input);
         return NULL;
     }
     npy_intp rows = x->size / k;
     Product p;
     memset(&p, 0, sizeof(p));
     p = (Product){.transposes_a = 1, .m = (int)n, .n = (int)rows, .k = (int)k, .lda = (int)k, .ldb = (int)k,
-                 .ldc = (int)n, .batch = 1, .type = x->code, .out_type = x->code, .a = weight->data, .b = x->data, .c = out->data};
+                 .ldc = (int)n, .batch = 1, .type = x->code, .out_type = x->code, .a = weight->data, .b = input->data, .c = out->data};
     if (enqueue_light(&p, bias->data, (double)rows * n * k > 5e8) < 0) {
         Py_CLEAR(out);
     }
+    Py_DECREF(input);
     return (PyObject *)out;
 }
 

@@ -76,6 +76,7 @@ static PyMethodDef functions[] = {
     {"zero", module_zero, METH_O},
     {"lent", module_lent, METH_VARARGS},
     {"broadcast_to", FAST(module_broadcast_to)},
+    {"join", FAST(module_join)},
     {"as_view", module_as_view, METH_VARARGS},
     {"shadow", module_shadow, METH_O},
     {"adopt", module_adopt, METH_VARARGS},

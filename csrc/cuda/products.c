@@ -184,7 +184,11 @@ multiply(Array *a, Array *b, Array *out)
     npy_intp item = PyDataType_ELSIZE(a->dtype), m = a->dims[a->nd - 2], k = a->dims[a->nd - 1];
     npy_intp n = b->dims[b->nd - 1], in_a = count_of_stack(a), in_b = count_of_stack(b), of_a, of_b;
     int order_a, order_b, step_a, step_b;
-    Array *left = prepared(a, &order_a, &step_a, &of_a), *right = prepared(b, &order_b, &step_b, &of_b);
+    /* a stack of small matrices times one: put in a row, they are one product, which is worth a copy */
+    Array *rows = in_b == 1 && in_a > 1 && m < 256 ? contiguous(a) : (Array *)Py_NewRef(a);
+    Array *left = rows == NULL ? NULL : prepared(rows, &order_a, &step_a, &of_a);
+    Array *right = prepared(b, &order_b, &step_b, &of_b);
+    Py_XDECREF(rows);
     if (left == NULL || right == NULL) {
         Py_XDECREF(left);
         Py_XDECREF(right);

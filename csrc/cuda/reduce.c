@@ -54,7 +54,7 @@ reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_i
         blocks *= (r->inner + 31) / 32;
     }
     else {
-        for (block = 32; block < 1024 && block * 4 < piece;) {
+        for (block = 32; block < 1024 && block * 8 < piece;) {
             block *= 2;
         }
     }

@@ -53,12 +53,17 @@ direct_result(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
     if (count < 1 || count > 2 || !is_plain(first)) {
         return NULL;
     }
+    int symbol = count == 2 ? symbol_of(function) : -1;
+    PyObject *small = symbol < 0 ? NULL : new_small_result(symbol, arguments[0], arguments[1]);
+    if (small != NULL) {
+        return small;
+    }
     const PyUFuncObject *ufunc = (PyUFuncObject *)function;
     PyArrayObject *shaped = (PyArrayObject *)first;
     int type = PyArray_TYPE(shaped), place = find_loop(ufunc, count, type);
     double number;
     char *args[3];
-    npy_intp steps[3], size = PyArray_SIZE(shaped);
+    npy_intp steps[3], size = count_of(shaped);
     for (Py_ssize_t k = 0; place >= 0 && k < count; k++) {
         if (!read_operand(arguments[k], shaped, &number, &args[k], &steps[k])) {
             return NULL;

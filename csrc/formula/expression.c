@@ -270,6 +270,10 @@ compare(int symbol, PyObject *left, PyObject *right)
         int found = PySequence_Contains(right, left);
         return found < 0 ? NULL : PyBool_FromLong(found == (symbol == 8));
     }
+    case 2:
+        if (left == right && PyLong_CheckExact(left)) {
+            Py_RETURN_TRUE;
+        } /* fall through */
     default: /* in the order of Py_LT, Py_LE, Py_EQ, Py_NE, Py_GT, Py_GE */
         return PyObject_RichCompare(left, right, symbol);
     }
@@ -305,7 +309,7 @@ are_large(PyObject *const *values, int count)
     double product = 1;
     for (int k = 0; k < count; k++) {
         if (PyArray_CheckExact(values[k])) {
-            npy_intp size = PyArray_SIZE((PyArrayObject *)values[k]);
+            npy_intp size = count_of((PyArrayObject *)values[k]);
             product *= (double)size;
             largest = size > largest ? size : largest;
         }
@@ -342,6 +346,18 @@ value_in_blocks(const Expression *expression, PyObject *const *arguments)
         Py_DECREF(result);
     }
     return expression_value(expression->parts[0], arguments);
+}
+
+PyObject *
+arithmetic_value(const Expression *expression, PyObject *const *arguments)
+{
+    const Expression *formula = expression->kind == BLOCKS ? expression->parts[0] : expression;
+    if (formula->kind != BINARY || formula->symbol >= 4 || formula->parts[0]->kind != ARGUMENT ||
+        formula->parts[1]->kind != ARGUMENT) {
+        return NULL;
+    }
+    return new_small_result(formula->symbol, arguments[formula->parts[0]->symbol],
+                            arguments[formula->parts[1]->symbol]);
 }
 
 PyObject *

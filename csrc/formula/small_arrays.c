@@ -80,7 +80,7 @@ small_result(int symbol, PyObject *left, PyObject *right)
         return NULL;
     }
     PyArray_Descr *descr = PyArray_DESCR(shaped);
-    if ((descr != core.float32 && descr != core.float64) || !lies_plainly(shaped) || PyArray_SIZE(shaped) > SMALL) {
+    if ((descr != core.float32 && descr != core.float64) || !lies_plainly(shaped) || count_of(shaped) > SMALL) {
         return NULL;
     }
     double number = 0;
@@ -122,7 +122,7 @@ small_result(int symbol, PyObject *left, PyObject *right)
         }
     }
     void *to = PyArray_DATA((PyArrayObject *)out);
-    npy_intp n = PyArray_SIZE(shaped);
+    npy_intp n = count_of(shaped);
     if (descr == core.float32) {
         loop_float(symbol, from[0], step[0], from[1], step[1], to, n);
     }
@@ -132,8 +132,7 @@ small_result(int symbol, PyObject *left, PyObject *right)
     return out;
 }
 
-/* The symbol of a ufunc that is computed here; -1 for any other. */
-static int
+int
 symbol_of(PyObject *ufunc)
 {
     for (int k = 0; k < 4; k++) {
@@ -153,7 +152,7 @@ change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other)
     float single;
     const void *from;
     if (symbol < 0 || (descr != core.float32 && descr != core.float64) || !lies_plainly(target) ||
-        !PyArray_ISWRITEABLE(target) || PyArray_SIZE(target) > SMALL) {
+        !PyArray_ISWRITEABLE(target) || count_of(target) > SMALL) {
         return 0;
     }
     if (PyArray_CheckExact(other)) {
@@ -173,10 +172,10 @@ change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other)
     }
     /* by way of `scratch`: `other` may overlap */
     if (descr == core.float32) {
-        loop_float(symbol, PyArray_DATA(target), 1, from, step, (float *)scratch, PyArray_SIZE(target));
+        loop_float(symbol, PyArray_DATA(target), 1, from, step, (float *)scratch, count_of(target));
     }
     else {
-        loop_double(symbol, PyArray_DATA(target), 1, from, step, scratch, PyArray_SIZE(target));
+        loop_double(symbol, PyArray_DATA(target), 1, from, step, scratch, count_of(target));
     }
     memcpy(PyArray_DATA(target), scratch, PyArray_NBYTES(target));
     return 1;

@@ -14,8 +14,24 @@ extern PyObject *ufuncs[4], *negative;
 
 int find_ufuncs(void);
 
-/* a (+ - * /) b, symbols 0 to 3, of arrays or numbers; NULL without an exception if that cannot be computed here. */
+/* The symbol of one of those four; -1 for any other ufunc. */
+int symbol_of(PyObject *ufunc);
+
+/* a (+ - * /) b, symbols 0 to 3, of arrays or numbers; NULL without an exception if that cannot be computed here. An
+ * operand that is held once is taken for an intermediate result, whose memory takes this one. */
 PyObject *small_result(int symbol, PyObject *left, PyObject *right);
+
+/* The same, in new memory in any case. */
+static inline PyObject *
+new_small_result(int symbol, PyObject *left, PyObject *right)
+{
+    Py_INCREF(left);
+    Py_INCREF(right);
+    PyObject *result = small_result(symbol, left, right);
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return result;
+}
 
 /* target (+ - * /)= other, an array or a number, if that can be computed here; whether it was. */
 int change_small(PyObject *ufunc, PyArrayObject *target, PyObject *other);

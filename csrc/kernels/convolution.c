@@ -19,6 +19,8 @@
 #include "loops/compile.h"
 #include "kernels/convolution_plan.h"
 
+#include <stdatomic.h>
+
 #define REAL float
 #include "loops/vectors.h"
 #include "loops/turn.h"
@@ -128,8 +130,8 @@ choose_panels(Convolution *given, Py_ssize_t places, int type)
                     given->source.channels * places >= LONG_SUM;
 }
 
-/* The lists of all parts, and how results are divided into panels. */
-static void
+/* The lists of all parts, and how results are divided into panels. Returns the windows of a batch. */
+static Py_ssize_t
 plan_all_panels(Convolution *given)
 {
     Py_ssize_t longest = 0;
@@ -145,8 +147,28 @@ plan_all_panels(Convolution *given)
         longest = larger(longest, windows);
     }
     given->blocks = (given->results + 2 * given->lanes - 1) / (2 * given->lanes);
+    given->windows = WINDOWS;
     given->stretches = (longest + WINDOWS - 1) / WINDOWS;
     given->flat = WINDOWS * 2 * given->lanes;
+    return longest;
+}
+
+static Py_ssize_t
+batches(const Convolution *given)
+{
+    return (given->examples + given->chunk - 1) / given->chunk;
+}
+
+/* Shorter stretches of windows, if there would be few pieces. */
+static void
+shorten_stretches(Convolution *given, Py_ssize_t longest)
+{
+    static const Py_ssize_t shorter[] = {240, 120, 72}; /* multiples of tiles, too */
+    Py_ssize_t panels = batches(given) * given->groups * given->blocks;
+    for (int k = 0; k < 3 && panels * given->stretches < MANY_PIECES; k++) {
+        given->windows = shorter[k];
+        given->stretches = (longest + shorter[k] - 1) / shorter[k];
+    }
 }
 
 /* A result (taken over), None in its place if it does not serve, or the error that there is no memory. */
@@ -186,9 +208,9 @@ plan_results(Convolution *given, const Windows *w, int transposed)
 {
     if (given->panels) {
         (transposed ? plan_transposed : plan_whole)(given, w);
-        plan_all_panels(given);
+        shorten_stretches(given, plan_all_panels(given));
         given->weights = given->groups * given->panel_width * given->source.channels * given->places;
-        given->pieces = (given->examples + given->chunk - 1) / given->chunk * given->groups * given->stretches;
+        given->pieces = batches(given) * given->groups * given->stretches;
     }
     else {
         (transposed ? plan_transposed : plan_forward)(given, w);
@@ -326,6 +348,9 @@ plan_gradient(Convolution *given, const Windows *w, Phase *phase)
         given->blocks = (given->results + MOST_ROWS - 1) / MOST_ROWS;
         given->pieces = given->groups * given->blocks;
     }
+    given->turns = MANY_PIECES / given->pieces;
+    given->turns = given->turns < 1 ? 1 : given->turns < batches(given) ? given->turns : batches(given);
+    given->pieces *= given->turns;
     given->nanoseconds = duration(given, product(w->count));
 }
 

@@ -151,6 +151,38 @@ NAME(are_finite)(const REAL *x, Py_ssize_t count)
     return total == 0;
 }
 
+typedef struct {
+    const REAL *x;
+    Py_ssize_t count;
+    atomic_int is_finite;
+} NAME(Finite);
+
+static void
+NAME(look_at_numbers)(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    NAME(Finite) *finite = context;
+    Py_ssize_t start = first * NUMBERS_OF_PIECE, end = last * NUMBERS_OF_PIECE;
+    if (!NAME(are_finite)(finite->x + start, (end < finite->count ? end : finite->count) - start)) {
+        atomic_store(&finite->is_finite, 0);
+    }
+}
+
+/* the same of many */
+static int
+NAME(all_finite)(const REAL *x, Py_ssize_t count)
+{
+    NAME(Finite) finite = {x, count, 1};
+    divide(NAME(look_at_numbers), &finite, (count + NUMBERS_OF_PIECE - 1) / NUMBERS_OF_PIECE,
+           0.03 * sizeof(REAL) * count);
+    return atomic_load(&finite.is_finite);
+}
+
+INLINE Py_ssize_t
+NAME(all_weights)(const Convolution *given)
+{
+    return given->groups * given->results * given->source.channels * given->places;
+}
+
 /* the weights of a part, in the order in which its tiles ask for them */
 static void
 NAME(pack)(const Convolution *given, const Part *part, Py_ssize_t group, REAL *packed)
@@ -338,20 +370,14 @@ NAME(lay_both)(const Convolution *given, Py_ssize_t n, Py_ssize_t examples, Py_s
     }
 }
 
-/* a share of all results of all groups, by fours */
+/* some results of all groups, by fours */
 static void
-NAME(convolve_weight_share)(void *context, Py_ssize_t begin, Py_ssize_t end)
+NAME(add_places)(const Convolution *given, Py_ssize_t n, Py_ssize_t stop, Py_ssize_t begin, Py_ssize_t end, REAL *laid,
+                 REAL *out)
 {
-    NAME(Task) *task = context;
-    const Convolution *given = task->given;
     Py_ssize_t tiles = given->blocks, of_group = given->results * given->source.channels * given->places;
-    REAL *laid = PyMem_RawCalloc(given->source.total + given->target.total, sizeof(REAL));
-    if (laid == NULL) {
-        task->failed = 1;
-        return;
-    }
     REAL *y = laid + given->source.total;
-    for (Py_ssize_t n = 0; n < given->examples; n += given->chunk) {
+    for (; n < stop; n += given->chunk) {
         Py_ssize_t examples = given->examples - n < given->chunk ? given->examples - n : given->chunk;
         for (Py_ssize_t number = begin; number < end;) {
             Py_ssize_t group = number / tiles, first = number % tiles * MOST_ROWS;
@@ -359,9 +385,8 @@ NAME(convolve_weight_share)(void *context, Py_ssize_t begin, Py_ssize_t end)
             Py_ssize_t last = first + (next - number) * MOST_ROWS;
             last = last < given->results ? last : given->results;
             NAME(lay_both)(given, n, examples, group, first, last, laid, y);
-            NAME(add_group)(given, first, last, examples, laid, y, (REAL *)given->out + group * of_group);
+            NAME(add_group)(given, first, last, examples, laid, y, out + group * of_group);
             number = next;
         }
     }
-    PyMem_RawFree(laid);
 }

@@ -14,6 +14,9 @@
 #define MOST_TERMS 256
 #define LONG_SUM 32     /* channels times places from which on panels are faster */
 #define MOST_LANES 32   /* results of a panel */
+#define MANY_PIECES 64  /* of the work, if there can be so many; not the number of threads, on which sums would depend */
+
+#define NUMBERS_OF_PIECE (1 << 15) /* that one thread looks at, whether they are finite */
 
 typedef struct {
     Py_ssize_t start[3], place[3], count[3]; /* the first element, where it is laid, and how many there are */
@@ -49,7 +52,9 @@ typedef struct {
     Py_ssize_t size[3];                   /* of the result */
     Py_ssize_t parts, chunk;              /* chunk: examples that are laid out together */
     Py_ssize_t blocks, flat;              /* of the results of a group; room for a block */
+    Py_ssize_t windows;                   /* that a panel is computed for at a time, WINDOWS at most */
     Py_ssize_t stretches;                 /* of the windows of a batch, or of the rows of weights */
+    Py_ssize_t turns;                     /* parts of the examples, whose gradients of weights are added up in the end */
     Py_ssize_t lanes;                     /* numbers of a vector of results */
     Py_ssize_t panel_width;               /* of all panels of a group, with what fills their vectors */
     Py_ssize_t pieces;                    /* of the work */

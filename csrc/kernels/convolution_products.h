@@ -123,9 +123,10 @@ NAME(in_batch)(const Convolution *given, Py_ssize_t n)
     return given->examples - n < given->chunk ? given->examples - n : given->chunk;
 }
 
-/* a group of channels of a batch as the lists of distances know it: in memory of its own, unless it needs no zeros */
+/* the channels from `first` to before `last` of a group of a batch as the lists of distances know them: in memory of its
+ * own, unless it needs no zeros */
 static const REAL *
-NAME(laid_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t group, REAL *room)
+NAME(laid_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t group, Py_ssize_t first, Py_ssize_t last, REAL *room)
 {
     const Layout *source = &given->source;
     Py_ssize_t channel = n * source->all_channels + group * source->channels;
@@ -133,7 +134,7 @@ NAME(laid_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t group, REAL 
     if (given->in_place) {
         return x;
     }
-    NAME(lay)(source, x, NAME(in_batch)(given, n), 0, source->channels, room);
+    NAME(lay)(source, x, NAME(in_batch)(given, n), first, last, room);
     return room;
 }
 
@@ -152,9 +153,9 @@ NAME(convolve_panels)(void *context, Py_ssize_t begin, Py_ssize_t end)
     const REAL *laid = room;
     for (Py_ssize_t number = begin; number < end; number++) {
         Py_ssize_t k = number / given->blocks / given->stretches, group = k % given->groups;
-        Py_ssize_t n = k / given->groups * given->chunk, first = number / given->blocks % given->stretches * WINDOWS;
+        Py_ssize_t n = k / given->groups * given->chunk, first = number / given->blocks % given->stretches * given->windows;
         if (k != there) {
-            laid = NAME(laid_batch)(given, n, group, room);
+            laid = NAME(laid_batch)(given, n, group, 0, channels, room);
             there = k;
         }
         Panel panel = panel_of(given, number % given->blocks);
@@ -166,7 +167,7 @@ NAME(convolve_panels)(void *context, Py_ssize_t begin, Py_ssize_t end)
             Py_ssize_t rows = NAME(in_batch)(given, n) * product(part->count) - first;
             if (rows > 0) {
                 NAME(convolve_panel)(given, part, &panel, packed + panel.first * channels * part->terms, bias, laid,
-                                     first, rows < WINDOWS ? rows : WINDOWS, room + given->source.total,
+                                     first, rows < given->windows ? rows : given->windows, room + given->source.total,
                                      (REAL *)given->out + channel * product(given->size));
             }
             packed += given->panel_width * channels * part->terms;
@@ -228,10 +229,10 @@ NAME(add_panel)(const Convolution *given, const Panel *panel, Py_ssize_t row, Py
     NAME(add_turned)(panel, rows, sums, out + panel->first * all + row, all);
 }
 
-/* the gradients of a panel of a group, for the blocks of rows from `begin` to before `end`, of a laid batch */
+/* the gradients of a panel of a group, for the rows of weights from `row` to before `end`, of a laid batch */
 static void
-NAME(add_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t group, const Panel *panel, Py_ssize_t begin,
-                Py_ssize_t end, const REAL *laid, REAL *packed)
+NAME(add_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t group, const Panel *panel, Py_ssize_t row,
+                Py_ssize_t end, const REAL *laid, REAL *packed, REAL *out)
 {
     const Part *part = given->part;
     Py_ssize_t all = given->source.channels * given->places, windows = NAME(in_batch)(given, n) * product(part->count);
@@ -239,40 +240,82 @@ NAME(add_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t group, const 
     for (Py_ssize_t first = 0; first < windows; first += WINDOWS) {
         Py_ssize_t count = windows - first < WINDOWS ? windows - first : WINDOWS;
         NAME(pack_gradient)(panel, part->where + first, count, pixels, (const REAL *)given->y + channel * pixels, packed);
-        for (Py_ssize_t row = begin * ROWS_AT_ONCE; row < all && row < end * ROWS_AT_ONCE; row += ROWS_AT_ONCE) {
-            NAME(add_panel)(given, panel, row, all - row < ROWS_AT_ONCE ? all - row : ROWS_AT_ONCE, laid,
-                            part->at + first, count, packed, (REAL *)given->out + group * given->results * all);
+        for (Py_ssize_t r = row; r < end; r += ROWS_AT_ONCE) {
+            NAME(add_panel)(given, panel, r, end - r < ROWS_AT_ONCE ? end - r : ROWS_AT_ONCE, laid, part->at + first,
+                            count, packed, out + group * given->results * all);
         }
     }
 }
 
-/* a share of all blocks of rows of all panels of all groups */
+/* blocks of rows of panels of groups, numbered from `begin` to before `end`, of a batch */
 static void
-NAME(convolve_weight_panels)(void *context, Py_ssize_t begin, Py_ssize_t end)
+NAME(add_panels_of_batch)(const Convolution *given, Py_ssize_t n, Py_ssize_t begin, Py_ssize_t end, REAL *room, REAL *out)
+{
+    const REAL *laid = room;
+    Py_ssize_t there = -1, from = 0, to = 0, all = given->source.channels * given->places; /* channels that are laid */
+    for (Py_ssize_t number = begin, next; number < end; number = next) {
+        Py_ssize_t k = number / given->stretches, group = k / given->blocks;
+        next = (k + 1) * given->stretches < end ? (k + 1) * given->stretches : end;
+        Py_ssize_t row = (number - k * given->stretches) * ROWS_AT_ONCE;
+        Py_ssize_t last = (next - k * given->stretches) * ROWS_AT_ONCE;
+        last = last < all ? last : all;
+        if (group != there || row / given->places < from || (last - 1) / given->places >= to) {
+            there = group;
+            from = row / given->places;
+            to = (last - 1) / given->places + 1;
+            laid = NAME(laid_batch)(given, n, group, from, to, room);
+        }
+        Panel panel = panel_of(given, k % given->blocks);
+        NAME(add_batch)(given, n, group, &panel, row, last, laid, room + given->source.total, out);
+    }
+}
+
+/* Some of the pieces of one turn: its examples, from `n` to before `stop`, add to `out`. */
+typedef void (*NAME(OfTurn))(const Convolution *given, Py_ssize_t n, Py_ssize_t stop, Py_ssize_t begin, Py_ssize_t end,
+                             REAL *room, REAL *out);
+
+static void
+NAME(add_panels)(const Convolution *given, Py_ssize_t n, Py_ssize_t stop, Py_ssize_t begin, Py_ssize_t end, REAL *room,
+                 REAL *out)
+{
+    for (; n < stop; n += given->chunk) {
+        NAME(add_panels_of_batch)(given, n, begin, end, room, out);
+    }
+}
+
+/* a share of all pieces of all turns */
+static void
+NAME(convolve_weight_share)(void *context, Py_ssize_t begin, Py_ssize_t end)
 {
     NAME(Task) *task = context;
     const Convolution *given = task->given;
-    REAL *room = PyMem_RawCalloc(given->source.total + given->flat, sizeof(REAL));
+    NAME(OfTurn) of_turn = given->panels ? NAME(add_panels) : NAME(add_places);
+    Py_ssize_t batches = (given->examples + given->chunk - 1) / given->chunk, pieces = given->pieces / given->turns;
+    REAL *room = PyMem_RawCalloc(given->source.total + (given->panels ? given->flat : given->target.total), sizeof(REAL));
     if (room == NULL) {
         task->failed = 1;
         return;
     }
-    for (Py_ssize_t n = 0; n < given->examples; n += given->chunk) {
-        const REAL *laid = room;
-        Py_ssize_t there = -1;
-        for (Py_ssize_t number = begin, next; number < end; number = next) {
-            Py_ssize_t k = number / given->stretches, group = k / given->blocks;
-            next = (k + 1) * given->stretches < end ? (k + 1) * given->stretches : end;
-            if (group != there) {
-                laid = NAME(laid_batch)(given, n, group, room);
-                there = group;
-            }
-            Panel panel = panel_of(given, k % given->blocks);
-            NAME(add_batch)(given, n, group, &panel, number - k * given->stretches, next - k * given->stretches, laid,
-                            room + given->source.total);
-        }
+    for (Py_ssize_t next; begin < end; begin = next) {
+        Py_ssize_t turn = begin / pieces, stop = batches * (turn + 1) / given->turns * given->chunk;
+        next = (turn + 1) * pieces < end ? (turn + 1) * pieces : end;
+        of_turn(given, batches * turn / given->turns * given->chunk, stop < given->examples ? stop : given->examples,
+                begin - turn * pieces, next - turn * pieces, room,
+                turn == 0 ? (REAL *)given->out : task->packed + (turn - 1) * NAME(all_weights)(given));
     }
     PyMem_RawFree(room);
+}
+
+/* out, to which the sums of the other turns are added, in their order */
+static void
+NAME(add_turns)(const Convolution *given, const REAL *sums, REAL *out)
+{
+    Py_ssize_t size = NAME(all_weights)(given);
+    for (Py_ssize_t turn = 1; turn < given->turns; turn++, sums += size) {
+        for (Py_ssize_t k = 0; k < size; k++) {
+            out[k] += sums[k];
+        }
+    }
 }
 
 /* ---- both ways */
@@ -281,7 +324,7 @@ NAME(convolve_weight_panels)(void *context, Py_ssize_t begin, Py_ssize_t end)
 static int
 NAME(convolve)(const Convolution *given)
 {
-    if (!NAME(are_finite)(given->weight, given->groups * given->results * given->source.channels * given->places)) {
+    if (!NAME(all_finite)(given->weight, NAME(all_weights)(given))) {
         return 0;
     }
     NAME(Task) task = {given, PyMem_RawMalloc(given->weights * sizeof(REAL)), 0};
@@ -304,10 +347,14 @@ NAME(convolve)(const Convolution *given)
 static int
 NAME(convolve_weight)(const Convolution *given)
 {
-    Py_ssize_t size = given->groups * given->results * given->source.channels * given->places;
-    NAME(Task) task = {given, NULL, 0};
+    Py_ssize_t size = NAME(all_weights)(given);
+    NAME(Task) task = {given, PyMem_RawCalloc((given->turns - 1) * size + 1, sizeof(REAL)), 0};
+    if (task.packed == NULL) {
+        return -1;
+    }
     memset(given->out, 0, size * sizeof(REAL));
-    divide(given->panels ? NAME(convolve_weight_panels) : NAME(convolve_weight_share), &task, given->pieces,
-           given->nanoseconds);
-    return task.failed ? -1 : NAME(are_finite)(given->out, size);
+    divide(NAME(convolve_weight_share), &task, given->pieces, given->nanoseconds);
+    NAME(add_turns)(given, task.packed, given->out);
+    PyMem_RawFree(task.packed);
+    return task.failed ? -1 : NAME(all_finite)(given->out, size);
 }

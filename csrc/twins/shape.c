@@ -4,6 +4,7 @@
 #include "kernels/copies.h"
 #include "kernels/kernels.h"
 #include "kernels/sums.h"
+#include "quiet.h"
 #include "twins/arrays.h"
 #include "twins/table.h"
 
@@ -187,7 +188,9 @@ multiply_matrices(PyObject *const *arguments)
             return NULL;
         }
     }
+    PyObject *context = enter_quiet();
     PyObject *product = PyArray_MatrixProduct2((PyObject *)a, (PyObject *)b, (PyArrayObject *)out);
+    leave_quiet(context);
     Py_XDECREF(out);
     return product;
 }

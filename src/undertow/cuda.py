@@ -27,12 +27,18 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many GPUs tensors can be put on: `cuda:0`, `cuda:1`, ..."""
+    """How many GPUs tensors can be put on: `cuda:0`, `cuda:1`, ...
+
+    Example: `ut.cuda.device_count()`
+    """
     return int(_backend().count()) if _backend().reason() is None else 0
 
 
 def is_initialized() -> bool:
-    """Whether a tensor has been on a GPU."""
+    """Whether a tensor has been on a GPU.
+
+    Example: `ut.cuda.is_initialized()`
+    """
     return bool(import_module("undertow.backend").devices_in_use()) and bool(_backend().is_ready())
 
 
@@ -62,33 +68,51 @@ def _extension(device: Device | str | int | None = None) -> Any:
 
 
 def current_device() -> int:
-    """The number of the GPU that "cuda" stands for."""
+    """The number of the GPU that "cuda" stands for.
+
+    Example: `ut.cuda.current_device()`
+    """
     return _index()
 
 
 def set_device(device: Device | str | int) -> None:
-    """Make a GPU the one that "cuda" stands for."""
+    """Make a GPU the one that "cuda" stands for.
+
+    Example: `ut.cuda.set_device(0)`
+    """
     _backend().choose(_index(device))
 
 
 def synchronize(device: Device | str | int | None = None) -> None:
-    """Wait until the GPU has done everything that it was given, and raise what has gone wrong there."""
+    """Wait until the GPU has done everything that it was given, and raise what has gone wrong there.
+
+    Example: `ut.cuda.synchronize()`
+    """
     _extension(device).synchronize()
 
 
 def get_device_name(device: Device | str | int | None = None) -> str:
-    """What the GPU's maker calls it."""
+    """What the GPU's maker calls it.
+
+    Example: `ut.cuda.get_device_name(0)`
+    """
     return str(_backend().properties(_index(device))["name"])
 
 
 def get_device_capability(device: Device | str | int | None = None) -> tuple[int, int]:
-    """The GPU's generation: (9, 0) is Hopper."""
+    """The GPU's generation: (9, 0) is Hopper.
+
+    Example: `ut.cuda.get_device_capability(0)`
+    """
     found = _backend().properties(_index(device))
     return found["major"], found["minor"]
 
 
 def get_device_properties(device: Device | str | int | None = None) -> Any:
-    """The GPU's `name`, `major`, `minor`, `total_memory` in bytes and `multi_processor_count`."""
+    """The GPU's `name`, `major`, `minor`, `total_memory` in bytes and `multi_processor_count`.
+
+    Example: `ut.cuda.get_device_properties(0).total_memory`
+    """
     from types import SimpleNamespace
     from uuid import UUID
 
@@ -98,7 +122,10 @@ def get_device_properties(device: Device | str | int | None = None) -> Any:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be used on a GPU: it is computed in float32."""
+    """Whether bfloat16 can be used on a GPU: it is computed in float32.
+
+    Example: `ut.cuda.is_bf16_supported()`
+    """
     return is_available()
 
 
@@ -126,27 +153,42 @@ def _memory(device: Device | str | int | None = None) -> dict[str, int]:
 
 
 def memory_allocated(device: Device | str | int | None = None) -> int:
-    """The bytes of tensors on a GPU."""
+    """The bytes of tensors on a GPU.
+
+    Example: `ut.cuda.memory_allocated()`
+    """
     return _memory(device)["allocated"]
 
 
 def max_memory_allocated(device: Device | str | int | None = None) -> int:
-    """The most bytes that tensors had on a GPU, since the start or `reset_peak_memory_stats`."""
+    """The most bytes that tensors had on a GPU, since the start or `reset_peak_memory_stats`.
+
+    Example: `ut.cuda.max_memory_allocated()`
+    """
     return _memory(device)["most_allocated"]
 
 
 def memory_reserved(device: Device | str | int | None = None) -> int:
-    """The bytes that are kept for tensors on a GPU."""
+    """The bytes that are kept for tensors on a GPU.
+
+    Example: `ut.cuda.memory_reserved()`
+    """
     return _memory(device)["reserved"]
 
 
 def max_memory_reserved(device: Device | str | int | None = None) -> int:
-    """The most bytes that were kept for tensors on a GPU."""
+    """The most bytes that were kept for tensors on a GPU.
+
+    Example: `ut.cuda.max_memory_reserved()`
+    """
     return _memory(device)["most_reserved"]
 
 
 def reset_peak_memory_stats(device: Device | str | int | None = None) -> None:
-    """Let `max_memory_allocated` and `max_memory_reserved` begin anew."""
+    """Let `max_memory_allocated` and `max_memory_reserved` begin anew.
+
+    Example: `ut.cuda.reset_peak_memory_stats()`
+    """
     if is_initialized():
         _extension(device).reset_peak()
 
@@ -156,7 +198,10 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def memory_stats(device: Device | str | int | None = None) -> dict[str, int]:
-    """What the allocator has counted, by PyTorch's names and its own; empty where no GPU is used."""
+    """What the allocator has counted, by PyTorch's names and its own; empty where no GPU is used.
+
+    Example: `ut.cuda.memory_stats()['allocated_bytes.all.peak']`
+    """
     if not is_initialized():
         return {}
     found = _memory(device)
@@ -174,7 +219,10 @@ def memory_stats(device: Device | str | int | None = None) -> dict[str, int]:
 
 
 def memory_stats_as_nested_dict(device: Device | str | int | None = None) -> dict[str, Any]:
-    """`memory_stats` with a dict in the place of each dot."""
+    """`memory_stats` with a dict in the place of each dot.
+
+    Example: `ut.cuda.memory_stats_as_nested_dict()['allocated_bytes']`
+    """
     nested: dict[str, Any] = {}
     for name, number in memory_stats(device).items():
         *path, last = name.split(".")
@@ -186,12 +234,18 @@ def memory_stats_as_nested_dict(device: Device | str | int | None = None) -> dic
 
 
 def memory_summary(device: Device | str | int | None = None, abbreviated: bool = False) -> str:
-    """The same as text; empty where no GPU is used."""
+    """The same as text; empty where no GPU is used.
+
+    Example: `print(ut.cuda.memory_summary())`
+    """
     return "\n".join([f"{name:32} {number:>16,}" for name, number in memory_stats(device).items()])
 
 
 def memory_snapshot(device: Device | str | int | None = None) -> list[dict[str, Any]]:
-    """Every block of memory that is kept: its address, size, stream, and whether it is in use or for later."""
+    """Every block of memory that is kept: its address, size, stream, and whether it is in use or for later.
+
+    Example: `ut.cuda.memory_snapshot()`
+    """
     if not is_initialized():
         return []
     return [
@@ -201,13 +255,19 @@ def memory_snapshot(device: Device | str | int | None = None) -> list[dict[str, 
 
 
 def mem_get_info(device: Device | str | int | None = None) -> tuple[int, int]:
-    """The bytes of memory that a GPU has left for anybody, and all it has."""
+    """The bytes of memory that a GPU has left for anybody, and all it has.
+
+    Example: `ut.cuda.mem_get_info()`
+    """
     left, total = _extension(device).free_memory()
     return int(left), int(total)
 
 
 def empty_cache() -> None:
-    """Give back memory of GPUs that is kept for later."""
+    """Give back memory of GPUs that is kept for later.
+
+    Example: `ut.cuda.empty_cache()`
+    """
     if is_initialized():
         for index in import_module("undertow.backend.cuda").namespaces_in_use():
             _extension(index).empty_cache()
@@ -217,6 +277,8 @@ def set_host_functions(mode: str) -> None:
     """What to do with array functions that have no kernel for the GPU and are computed on the host.
 
     "allow" computes them there, "warn" warns once for each, and "error" raises NotImplementedError with its name.
+
+    Example: `ut.cuda.set_host_functions('allow')`
     """
     if mode not in ("allow", "warn", "error"):
         raise ValueError(f"set_host_functions() takes 'allow', 'warn' or 'error', not {mode!r}")
@@ -224,7 +286,10 @@ def set_host_functions(mode: str) -> None:
 
 
 def host_functions() -> dict[str, int]:
-    """How often each array function has been computed on the host, because it has no kernel for the GPU."""
+    """How often each array function has been computed on the host, because it has no kernel for the GPU.
+
+    Example: `ut.cuda.host_functions()`
+    """
     return dict(import_module("undertow.backend.cuda.tail").counts)
 
 
@@ -232,19 +297,28 @@ def host_functions() -> dict[str, int]:
 
 
 def current_stream(device: Device | str | int | None = None) -> Stream:
-    """The stream that this thread's work on a GPU goes to."""
+    """The stream that this thread's work on a GPU goes to.
+
+    Example: `ut.cuda.current_stream()`
+    """
     found: Stream = _space(device).current_stream()
     return found
 
 
 def default_stream(device: Device | str | int | None = None) -> Stream:
-    """The stream that a GPU's work goes to unless another is chosen."""
+    """The stream that a GPU's work goes to unless another is chosen.
+
+    Example: `ut.cuda.default_stream()`
+    """
     found: Stream = _space(device).default_stream
     return found
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Let this thread's work on a GPU go to a stream from now on; `with stream(s):` ends by itself."""
+    """Let this thread's work on a GPU go to a stream from now on; `with stream(s):` ends by itself.
+
+    Example: `ut.cuda.set_stream(ut.cuda.default_stream())`
+    """
     if stream is not None:
         _backend().choose(stream.device.index)
         streams = import_module("undertow.backend.streams")
@@ -264,43 +338,104 @@ def set_launch_mode(mode: str) -> None:
     "queue" (the default) sends many together, and sequences that repeat themselves as CUDA graphs; "direct" sends each
     at once; "blocking" also waits for each, so that an error is raised where its operation is. CUDA_LAUNCH_BLOCKING=1
     in the environment chooses the last.
+
+    Example: `ut.cuda.set_launch_mode('queue')`
     """
     _extension()
     import_module("undertow.backend.cuda").set_launch_mode(mode)
 
 
 def launch_stats() -> dict[str, int]:
-    """How many `launches` were asked for, how often they were sent (`flushes`), and how often as a graph (`graphs`)."""
+    """How many `launches` were asked for, how often they were sent (`flushes`), and how often as a graph (`graphs`).
+
+    Example: `ut.cuda.launch_stats()`
+    """
     found: dict[str, int] = _extension().launch_stats()
     return found
 
 
-# ---- random numbers: those of tensors on a GPU are drawn by the CPU's generator, and copied
+# ---- random numbers: each GPU draws in its own memory, and a seed gives the numbers that it gives in PyTorch
+
+
+def _generator(device: Device | str | int | None = None) -> Any:
+    """The default generator of a GPU."""
+    return import_module("undertow.ops.random.generator").default_of(_space(device))
 
 
 def manual_seed(seed: int) -> None:
-    """Nothing: numbers for tensors on a GPU are drawn by the CPU's generator, which `undertow.manual_seed` seeds."""
+    """Seed the generator of the current GPU; without a GPU nothing happens.
+
+    Example: `ut.cuda.manual_seed(0)`
+    """
+    if is_available():
+        _generator().manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Nothing, as `manual_seed`."""
+    """Seed the generators of all GPUs, also of those that are not used yet.
+
+    Example: `ut.cuda.manual_seed_all(0)`
+    """
+    import_module("undertow.ops.random.generator").seed_gpus(int(seed))
+
+
+def seed() -> None:
+    """Seed the generator of the current GPU with a number that nobody can foresee.
+
+    Example: `ut.cuda.seed()`
+    """
+    if is_available():
+        _generator().seed()
 
 
 def seed_all() -> None:
-    """Nothing, as `manual_seed`."""
+    """Seed the generators of all GPUs with one number that nobody can foresee.
+
+    Example: `ut.cuda.seed_all()`
+    """
+    from os import urandom
+
+    manual_seed_all(int.from_bytes(urandom(8), "little"))
+
+
+def get_rng_state(device: Device | str | int | None = None) -> Any:
+    """The state of a GPU's generator, as a tensor of bytes: PyTorch's.
+
+    Example: `ut.cuda.get_rng_state()`
+    """
+    return _generator(device).get_state()
+
+
+def set_rng_state(new_state: Any, device: Device | str | int | None = None) -> None:
+    """Continue a GPU's generator from a state that `get_rng_state` returned.
+
+    Example: `ut.cuda.set_rng_state(ut.cuda.get_rng_state())`
+    """
+    _generator(device).set_state(new_state)
 
 
 def get_rng_state_all() -> list[Any]:
-    """The states of the generators of all GPUs: there is none, and `undertow.get_rng_state()` is the CPU's."""
-    return []
+    """The states of the generators of all GPUs.
+
+    Example: `len(ut.cuda.get_rng_state_all())`
+    """
+    return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    """Put back what `get_rng_state_all` returned: nothing."""
+    """Put back what `get_rng_state_all` returned.
+
+    Example: `ut.cuda.set_rng_state_all(ut.cuda.get_rng_state_all())`
+    """
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
 
 
 def ipc_collect() -> None:
-    """Give back memory of GPUs that was shared with other processes: there is none."""
+    """Give back memory of GPUs that was shared with other processes: there is none.
+
+    Example: `ut.cuda.ipc_collect()`
+    """
 
 
 module_aliases.register(__name__)

@@ -147,7 +147,16 @@ class InvalidGradientError(AutogradError):
 
 
 class GradcheckError(UndertowError, RuntimeError):
-    """Raised by `gradcheck` and `gradgradcheck` when a gradient is not what it should be."""
+    """Raised by `gradcheck` and `gradgradcheck` when a gradient is not what it should be.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, dtype=ut.float64, requires_grad=True)
+    >>> try:
+    ...     ut.autograd.gradcheck(lambda x: 2 * x.detach() + x, (x,))
+    ... except ut.autograd.GradcheckError as error:
+    ...     print(str(error).splitlines()[0])
+    Jacobian mismatch for output 0 with respect to input 0,
+    """
 
 
 class IncompatibleViewError(UndertowError, RuntimeError):
@@ -167,12 +176,21 @@ _already_warned: set[str] = set()
 
 
 def set_warn_always(always: bool) -> None:
-    """Whether warnings that appear once per process appear every time."""
+    """Whether warnings that appear once per process appear every time.
+
+    >>> import undertow as ut
+    >>> ut.set_warn_always(False)
+    """
     _always_warn[0] = bool(always)
 
 
 def is_warn_always_enabled() -> bool:
-    """Whether warnings are repeated: see `set_warn_always`."""
+    """Whether warnings are repeated: see `set_warn_always`.
+
+    >>> import undertow as ut
+    >>> ut.is_warn_always_enabled()
+    False
+    """
     return _always_warn[0]
 
 

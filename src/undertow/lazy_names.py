@@ -37,7 +37,7 @@ def loaded_when_used(
         elif name in homes:
             scope[name] = getattr(import_module(homes[name]), name)
         else:
-            unknown(name)
+            return unknown(name)
         return scope[name]
 
     def __dir__() -> list[str]:

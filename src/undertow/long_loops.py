@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
-#: None, or a function of a loop's items, their number and its name that gives the items, and shows how far it is
-shown: ContextVar[Callable[[Iterable[Any], int, str], Iterable[Any]] | None] = ContextVar(
+#: None, or a function of a loop's items, their number (None: not known) and its name that gives the items, and shows
+#: how far it is
+shown: ContextVar[Callable[[Iterable[Any], int | None, str], Iterable[Any]] | None] = ContextVar(
     "undertow.loops", default=None
 )
 
 
-def long_loop(items: Iterable[Any], total: int, name: str) -> Iterable[Any]:
+def long_loop(items: Iterable[Any], total: int | None, name: str) -> Iterable[Any]:
     """The items of a loop, which is shown if somebody asked for that (`with undertow.instrument.progress():`)."""
     show = shown.get()
     return items if show is None else show(items, total, name)

@@ -19,7 +19,7 @@ from undertow.ops.index import getitem
 from undertow.ops.inplace import forms
 from undertow.ops.inplace import methods as in_place_methods
 from undertow.ops.inplace import views as in_place_views
-from undertow.ops.pointwise.elementary import reciprocal
+from undertow.ops.pointwise.powers import reciprocal
 from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.random import tensors as random_ops
@@ -129,12 +129,22 @@ def in_place_function(name: str) -> Callable[..., Any]:
 
 
 def polygamma_of(self: Tensor, n: int) -> Any:
-    """As `undertow.polygamma(n, self)`."""
+    """As `undertow.polygamma(n, self)`.
+
+    >>> import undertow as ut
+    >>> ut.tensor([1.0]).polygamma(1)
+    tensor([1.6449])
+    """
     return polygamma(n, self)
 
 
 def where_of(self: Tensor, condition: Tensor, other: Any) -> Any:
-    """As `undertow.where(condition, self, other)`: its own elements where the condition holds."""
+    """As `undertow.where(condition, self, other)`: its own elements where the condition holds.
+
+    >>> import undertow as ut
+    >>> ut.arange(3).where(ut.tensor([True, False, True]), -ut.ones(3, dtype=ut.int64))
+    tensor([ 0, -1,  2])
+    """
     return where(condition, self, other)
 
 

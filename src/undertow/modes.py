@@ -1,8 +1,9 @@
 """What the current thread (or asyncio task) has switched on: grad mode, interceptors, saved-tensor hooks.
 
-One `ContextVar` holds one immutable `State`; an op reads it once per call (`current()`, about 25 ns). Switching a mode
-puts another State in its place and leaving puts the old one back, so no thread can see another's switches and nothing
-needs a lock. A mode is a `Scope`: whatever interrupts it, it is on or off, and off at the end of its block (scopes.py).
+One `ContextVar` holds one immutable `State`; an operation reads it when it is called (`current()`, about 25 ns).
+Switching a mode puts another State in its place and leaving puts the old one back, so no thread can see another's
+switches and nothing needs a lock. A mode is a `Scope`: whatever interrupts it, it is on or off, and off at the end of
+its block (scopes.py).
 """
 
 from __future__ import annotations
@@ -470,6 +471,10 @@ class enforce_grad_layout_policy(_FieldSwitch):
     """Whether the first gradient of a leaf is laid out in memory as the leaf is (the default), or kept as it came.
 
     At once as a call, until the end of the block as a context manager, during the call as a decorator.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.enforce_grad_layout_policy(True):
+    ...     (2 * ut.ones(1, requires_grad=True)).backward()
     """
 
     field = "grad_layout"
@@ -480,6 +485,11 @@ class force_original_view_tracking(_FieldSwitch):
 
     True (the default here): by the operations that made the view. False: by one as_strided of the base's memory, which
     is what PyTorch does by default.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.force_original_view_tracking(True):
+    ...     print(ut.autograd.is_view_replay_enabled())
+    True
     """
 
     field = "replay_views"

@@ -13,7 +13,10 @@ from typing import Any
 
 
 class Spec:
-    """The structure of a tree. kind: the container's type, or None for a leaf; keys: of a dict."""
+    """The structure of a tree. kind: the container's type, or None for a leaf; keys: of a dict.
+
+    Of a class that a program has registered, the keys are what its function has given beside the parts.
+    """
 
     __slots__ = ("children", "count", "keys", "kind")
 
@@ -28,6 +31,8 @@ class Spec:
         if self.kind is None:
             return next(leaves)
         parts = [c._take(leaves) for c in self.children]
+        if self.kind in REGISTERED:
+            return REGISTERED[self.kind][1](parts, self.keys)
         if self.keys is not None:
             return self.kind(zip(self.keys, parts, strict=True))
         return self.kind(*parts) if hasattr(self.kind, "_fields") else self.kind(parts)
@@ -47,9 +52,15 @@ class Spec:
 
 LEAF = Spec(None, None, [])
 
+#: classes that a program has registered as containers: how each is taken apart and put together
+REGISTERED: dict[Any, tuple[Callable[[Any], tuple[Any, Any]], Callable[[list[Any], Any], Any]]] = {}
+
 
 def children_of(tree: Any) -> tuple[Any, Any] | None:
     """The parts of a container, with a dict's keys; None for a leaf."""
+    if type(tree) in REGISTERED:
+        parts, context = REGISTERED[type(tree)][0](tree)
+        return list(parts), context
     if isinstance(tree, tuple | list):
         return list(tree), None
     if type(tree) in (dict, OrderedDict):

@@ -18,7 +18,12 @@ _precision = "highest"
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` was told."""
+    """What `set_float32_matmul_precision` was told.
+
+    >>> import undertow as ut
+    >>> ut.get_float32_matmul_precision()
+    'highest'
+    """
     return _precision
 
 
@@ -65,7 +70,11 @@ def set_default_device(device: Device | str | int) -> None:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """`set_default_dtype`, by an old name of a type: FloatTensor, or "undertow.DoubleTensor"."""
+    """`set_default_dtype`, by an old name of a type: FloatTensor, or "undertow.DoubleTensor".
+
+    >>> import undertow as ut
+    >>> ut.set_default_dtype(ut.float32)  # its newer name
+    """
     warnings.warn(
         "undertow.set_default_tensor_type() is deprecated, please use undertow.set_default_dtype() instead.",
         stacklevel=2,

@@ -90,7 +90,12 @@ def _compare_values(actual: Any, expected: Any, place: str, rules: Any) -> None:
 
 
 def default_tolerances(*inputs: Any, dtype_precisions: Any = None) -> tuple[float, float]:
-    """How far values of these tensors, or dtypes, may be apart: the largest `rtol` and `atol` of them."""
+    """How far values of these tensors, or dtypes, may be apart: the largest `rtol` and `atol` of them.
+
+    >>> import undertow as ut
+    >>> ut.testing.default_tolerances(ut.ones(1))
+    (1.3e-06, 1e-05)
+    """
     found = [getattr(value, "dtype", value) for value in inputs]
     names = [dtypes.as_dtype(dtype, "default_tolerances").name for dtype in found]
     own = {dtypes.as_dtype(key, "default_tolerances").name: pair for key, pair in (dtype_precisions or {}).items()}
@@ -101,7 +106,12 @@ def default_tolerances(*inputs: Any, dtype_precisions: Any = None) -> tuple[floa
 def get_tolerances(
     *inputs: Any, rtol: float | None, atol: float | None, id: tuple[Any, ...] = ()
 ) -> tuple[float, float]:
-    """What was given, or `default_tolerances`."""
+    """What was given, or `default_tolerances`.
+
+    >>> import undertow as ut
+    >>> ut.testing.get_tolerances(ut.ones(1), rtol=None, atol=None)
+    (1.3e-06, 1e-05)
+    """
     if (rtol is None) != (atol is None):
         missing = "rtol" if rtol is None else "atol"
         raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
@@ -136,7 +146,11 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str | None = None,
 ) -> None:
-    """`assert_close`, by its former name and with its former defaults: dtypes may differ, and nan equals nan."""
+    """`assert_close`, by its former name and with its former defaults: dtypes may differ, and nan equals nan.
+
+    >>> import undertow as ut
+    >>> ut.testing.assert_close(ut.ones(2), ut.ones(2) + 1e-7)  # its newer name
+    """
     if rtol is None and atol is None:
         rtol, atol = default_tolerances(ops.as_tensor(actual), ops.as_tensor(expected))
     expected = ops.as_tensor(expected, dtype=ops.as_tensor(actual).dtype)

@@ -7,6 +7,7 @@ import contextlib
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.autograd.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 F = ut.nn.functional
@@ -113,8 +114,8 @@ CALLS = {
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("lower", ["float16", "bfloat16"])
+@rows("name", CALLS)
+@rows("lower", ["float16", "bfloat16"])
 def test_dtypes_are_pytorchs(name: str, lower: str) -> None:
     torch = pytest.importorskip("torch")
     if lower == "bfloat16":

@@ -10,6 +10,7 @@ import pytest
 
 import undertow as ut
 from tests.autograd.test_intermediates import CONSTANT, DEPENDENT, KEPT
+from tests.rows import rows
 from undertow.autograd import forward_ad, functional
 from undertow.autograd.function import once_differentiable
 from undertow.func import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
@@ -119,7 +120,7 @@ class TestDirections:
             with pytest.raises(RuntimeError, match=r"twice through ctx.saved_tensors\[0\], an intermediate"):
                 DIRECTIONS[direction](custom.apply)
 
-    @pytest.mark.parametrize("way", [w for w in KEPT if w != "saved"])
+    @rows("way", [w for w in KEPT if w != "saved"])
     def test_an_intermediate_in_an_attribute_is_refused(self, direction: str, rule: str, way: str) -> None:
         keep, found, place = KEPT[way]
         custom = sine(rule, lambda ctx, x: keep(ctx, x.cos()), found)
@@ -169,13 +170,13 @@ class TestDependence:
         found = in_a_batch(derivative)(custom.apply)[0] if batch == "batch" else derivative(custom.apply)(point())
         return found.detach().numpy()
 
-    @pytest.mark.parametrize("name", DEPENDENT)
+    @rows("name", DEPENDENT)
     def test_what_depends_on_the_input_is_refused(self, second: str, batch: str, name: str) -> None:
         refused = batch == "batch" and name in ("out", "assigned", "in place", "part in place", "function")
         with pytest.raises(RuntimeError, match="vmap" if refused else "differentiated twice"):
             self.run(second, batch, product_with(DEPENDENT[name]))
 
-    @pytest.mark.parametrize("name", CONSTANT)
+    @rows("name", CONSTANT)
     def test_constants_are_constants(self, second: str, batch: str, name: str) -> None:
         if name in ("random", "drawn with the input"):
             computed = lambda x: CONSTANT[name](x) * 0 + 7  # what was drawn is not known here

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.autograd import forward_ad as fwAD
 from undertow.autograd.checkpoint import (
     CheckpointError,
@@ -309,7 +310,7 @@ def test_what_is_not_a_policy_is_refused() -> None:
         run_selective(lambda t: t.sin(), leaf(2), policy=["sin"])
 
 
-@pytest.mark.parametrize("op", [op for op in REGISTRY.values() if op.kind != "composite"], ids=lambda op: op.name)
+@rows("op", [op for op in REGISTRY.values() if op.kind != "composite"], ids=lambda op: op.name)
 def test_operations_have_lower_case_names(op: Any) -> None:
     assert operation_name(op).islower() and operation_name(op).isidentifier()
 

@@ -501,3 +501,35 @@ def test_products_of_examples_that_do_not_fit(product: Any, one: Any, other: Any
         RuntimeError, match=r"for each example, but got one of size|size mismatch, got examples of sizes"
     ):
         ut.vmap(product, in_dims)(*[ut.ones(s) for s in shapes])
+
+
+def test_a_batch_that_is_not_in_front_has_gradients_under_no_grad() -> None:
+    x, seeds = ut.arange(6.0).reshape(3, 2), ut.ones(3, 2)
+
+    def one(row: ut.Tensor, seed: ut.Tensor) -> ut.Tensor:
+        _, pull = ut.func.vjp(lambda value: value**2, row)
+        return pull(seed)[0]
+
+    with ut.no_grad():
+        for dims in ((0, 0), (1, 0)):
+            found = ut.vmap(one, in_dims=dims)(x if dims[0] == 0 else x.T, seeds)
+            assert found.equal(2 * x)
+
+
+class Box:
+    def __init__(self, value: object, label: str) -> None:
+        self.value, self.label = value, label
+
+
+def test_a_registered_container_is_batched_and_differentiated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in (pytree.REGISTERED, ut.utils._pytree.SUPPORTED_NODES):
+        monkeypatch.setitem(table, Box, None)  # and so it is taken out in the end
+    ut.utils._pytree.register_pytree_node(
+        Box, lambda box: ([box.value], box.label), lambda parts, name: Box(parts[0], name)
+    )
+    found = ut.vmap(lambda box: Box(box.value.sum(), box.label + "!"))(Box(ut.ones(3, 2), "sum"))
+    assert found.value.tolist() == [2, 2, 2] and found.label == "sum!"
+    assert ut.func.grad(lambda box: (box.value**2).sum())(Box(ut.ones(2), "")).value.tolist() == [2, 2]
+    assert ut.vmap(lambda box, x: box.value * x, in_dims=(None, 0))(Box(2, ""), ut.ones(2)).tolist() == [2, 2]
+    with pytest.raises(ValueError, match="vmap over non-Tensor arguments"):
+        ut.vmap(lambda box: box.value)(Box("a", ""))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.backend import dtypes
 
 NAMES = [d.name for d in dtypes.ALL]
@@ -54,7 +55,7 @@ def test_the_dtypes_of_ml_dtypes() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda n: n)
+@rows(("a", "b"), PAIRS, ids=lambda n: n)
 def test_promotion_is_pytorchs(torch: ModuleType, a: str, b: str) -> None:
     """Where it has an answer: it refuses most mixtures of unsigned integers wider than a byte."""
     theirs = outcome(torch, "promote_types", a, b)

@@ -55,6 +55,7 @@ def test_simulated_devices_have_numbers() -> None:
     assert str(ut.device("sim:3")) == "sim:3" and ut.device("sim", 3).index == 3
 
 
+@pytest.mark.usefixtures("no_gpu")
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(RuntimeError, match="device 'cuda' is not available"):
         ut.zeros(2, device="cuda")

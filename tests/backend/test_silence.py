@@ -21,7 +21,10 @@ RISKS: dict[str, Callable[[Any, Any], Any]] = {
     "powers": lambda zero, large: [zero**-1, large**2.5, zero // zero, large.pow(large)],
     "sums": lambda zero, large: [large.sum(), large.mean(), large.var(), large.prod(), large.norm(), large.cumsum(0)],
     "softmax": lambda zero, large: [(large * inf).softmax(0), (large * -inf).log_softmax(0), large.logsumexp(0)],
-    "products": lambda zero, large: [large @ large, ut.outer(large[:3], large[:3])],
+    "products": lambda zero, large: [
+        large @ large, ut.outer(large[:3], large[:3]), large[:2].reshape(1, 2) @ large[:2].reshape(2, 1),
+        ut.mm(large.reshape(-1, 1), large[:1].reshape(1, 1)),
+    ],
     "casts": lambda zero, large: [large.half(), large.double().mul(1e300).float(), (large * ut.nan).int()],
     "in place": lambda zero, large: [
         large.clone().mul_(large), large.clone().div_(0), large.clone().add_(large, alpha=3.0), zero.clone().log_(),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.rows import rows
 from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.ops.arguments.dims import restore
@@ -75,8 +76,8 @@ VIEWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "arguments"), VIEWS)
-@pytest.mark.parametrize("number", range(len(PLACED)))
+@rows(("function", "arguments"), VIEWS)
+@rows("number", range(len(PLACED)))
 def test_views_show_what_numpys_show(function: Any, arguments: Any, number: int) -> None:
     array = PLACED[number]
     if isinstance(both(function, cpu, array, *arguments), Exception):

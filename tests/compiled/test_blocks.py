@@ -12,6 +12,7 @@ import pytest
 
 import undertow as ut
 from tests.ops.systems import Case, all_cases
+from tests.rows import rows
 from undertow import ops
 from undertow.backend import blocks, cpu
 from undertow.backend.blocks import InBlocks
@@ -69,15 +70,15 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("second", VIEWS)
-@pytest.mark.parametrize("first", VIEWS)
+@rows("second", VIEWS)
+@rows("first", VIEWS)
 def test_strides(first: str, second: str) -> None:
     a, b = VIEWS[first](normal(1, 130, 130)), VIEWS[second](normal(2, 130, 130))
     check(slope, np.asarray(a), np.asarray(b))
 
 
-@pytest.mark.parametrize("second", VIEWS)
-@pytest.mark.parametrize("first", VIEWS)
+@rows("second", VIEWS)
+@rows("first", VIEWS)
 def test_strides_of_long_rows(first: str, second: str) -> None:
     a, b = VIEWS[first](normal(1, 530, 530)), VIEWS[second](normal(2, 530, 530))
     check(slope, np.asarray(a), np.asarray(b))
@@ -226,7 +227,7 @@ def goes_in_blocks(case: Case) -> bool:
 ROWS = [case for case in all_cases() if goes_in_blocks(case)]
 
 
-@pytest.mark.parametrize("case", ROWS, ids=repr)
+@rows("case", ROWS, ids=repr)
 def test_operations(case: Case) -> None:
     """Every row of an elementwise operation, or of a loss, with everything taken for large."""
     before = core.set_large(1 << 60)

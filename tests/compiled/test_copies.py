@@ -11,6 +11,7 @@ import pytest
 
 import undertow as ut
 from tests.compiled.threads import each_with
+from tests.rows import rows
 from undertow.backend import copies
 from undertow.backend.copies import copied
 from undertow.compiled import core
@@ -46,8 +47,8 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dtype", ["?", "e", "f", "d", "D"])
+@rows("view", VIEWS)
+@rows("dtype", ["?", "e", "f", "d", "D"])
 def test_orders(dtype: str, view: str) -> None:
     for order in permutations(range(3)):
         check(VIEWS[view](numbers(21, 52, 66, dtype=dtype)).transpose(order))
@@ -100,8 +101,8 @@ def special(dtype: str) -> Any:
     return found.astype(dtype)
 
 
-@pytest.mark.parametrize("to", ["f", "d", "e", "bfloat16"])
-@pytest.mark.parametrize("source", ["?", "B", "b", "h", "i", "l", "e", "f", "d", "bfloat16"])
+@rows("to", ["f", "d", "e", "bfloat16"])
+@rows("source", ["?", "B", "b", "h", "i", "l", "e", "f", "d", "bfloat16"])
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_casts(source: str, to: str) -> None:
     narrow = pytest.importorskip("ml_dtypes").bfloat16

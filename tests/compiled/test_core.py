@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.graph.user_lines import set_site_recording
@@ -132,9 +133,9 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("symbol", "+-*/")
-@pytest.mark.parametrize(("left", "right"), SHAPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int64, np.complex64])
+@rows("symbol", "+-*/")
+@rows(("left", "right"), SHAPES)
+@rows("dtype", [np.float32, np.float64, np.float16, np.int64, np.complex64])
 def test_small_arithmetic_is_numpys_to_the_bit(symbol: str, left: Any, right: Any, dtype: Any) -> None:
     rng = np.random.default_rng(7)
     a, b = (np.asarray(rng.uniform(-3, 3, s) * 5).astype(dtype) + dtype(20) for s in (left, right))
@@ -205,7 +206,7 @@ def test_an_error_in_the_middle_leaves_the_intermediate_results_to_nobody() -> N
 # ------------------------------------------------------------------ operations
 
 
-@pytest.mark.parametrize("name", USUAL)
+@rows("name", USUAL)
 def test_every_plan_can_be_read(name: str) -> None:
     op = REGISTRY[name]
     plan = operation_plan(op)

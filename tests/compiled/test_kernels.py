@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.backend import kernels
 from undertow.compiled import core
 
@@ -262,10 +263,10 @@ def exact_softmax(x: Any, scale: float, first: int) -> tuple[Any, Any]:
     return np.exp(x - most) / total, (most + np.log(total))[..., 0]
 
 
-@pytest.mark.parametrize("dtype", ["f", "d"])
-@pytest.mark.parametrize("first", [-1, 0, 3])
-@pytest.mark.parametrize("scale", [0.3, -2.0, 40.0])
-@pytest.mark.parametrize("shape", [(1, 1), (4, 7), (5, 40), (3, 6, 100), (2, 2, 33, 32)])
+@rows("dtype", ["f", "d"])
+@rows("first", [-1, 0, 3])
+@rows("scale", [0.3, -2.0, 40.0])
+@rows("shape", [(1, 1), (4, 7), (5, 40), (3, 6, 100), (2, 2, 33, 32)])
 def test_scores(shape: tuple[int, ...], scale: float, first: int, dtype: str) -> None:
     x, g = random(1, *shape, dtype=dtype), random(2, *shape, dtype=dtype)
     exact, exact_logs = exact_softmax(x, scale, first)
@@ -292,9 +293,9 @@ def test_scores_of_infinity() -> None:
 # ------------------------------------------------------------------ softmax
 
 
-@pytest.mark.parametrize("dtype", ["f", "d"])
-@pytest.mark.parametrize(("factor", "shift"), [(1.0, 0.0), (30.0, 0.0), (1.0, 1e4), (1.0, -1e4)])
-@pytest.mark.parametrize("shape", [(1,), (7,), *SIZES, (2, 3, 37)])
+@rows("dtype", ["f", "d"])
+@rows(("factor", "shift"), [(1.0, 0.0), (30.0, 0.0), (1.0, 1e4), (1.0, -1e4)])
+@rows("shape", [(1,), (7,), *SIZES, (2, 3, 37)])
 def test_softmax(shape: tuple[int, ...], factor: float, shift: float, dtype: str) -> None:
     x, g = (random(1, *shape) * factor + shift).astype(dtype), random(2, *shape, dtype=dtype)
     logs = x.astype("d") - x.max(-1, keepdims=True)

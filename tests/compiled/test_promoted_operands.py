@@ -11,6 +11,7 @@ import pytest
 
 import undertow as ut
 from tests.compiled.outcomes import outcome
+from tests.rows import rows
 from undertow.backend import cpu, dtypes
 from undertow.compiled import core
 from undertow.graph.user_lines import set_site_recording
@@ -61,8 +62,8 @@ def run(function: Any, *tensors: Any) -> Any:
     return function(*tensors)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", TWO)
+@rows("form", FORMS)
+@rows("name", TWO)
 def test_two_operands(name: str, form: str) -> None:
     first, second = form.split()
     for a, b in pairs(ALL if name in ("add", "true_divide") else FEW):

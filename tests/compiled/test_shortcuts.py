@@ -13,7 +13,7 @@ import pytest
 
 import undertow as ut
 from tests.compiled.outcomes import outcome
-from tests.rows import together
+from tests.rows import rows, together
 from undertow import own_files
 from undertow.compiled import core
 from undertow.ops.declare import REGISTRY
@@ -273,7 +273,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
+@rows("call", CALLS)
 @together(tensor=TENSORS)
 def test_functions_that_sort_out_their_arguments(tensor: str, call: str) -> None:
     function = REGISTRY[call.split()[0]].function

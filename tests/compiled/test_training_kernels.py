@@ -10,7 +10,7 @@ import pytest
 import undertow as ut
 from undertow.backend import cpu
 from undertow.compiled import core
-from undertow.nn.functions.rnn import lstm_node
+from undertow.nn.rnn import lstm_node
 from undertow.optim import adam
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.rows import rows
 from undertow.backend import cpu
 from undertow.backend.cpu import broadcast_to, sum_to
 from undertow.compiled import core
@@ -138,9 +139,9 @@ LABELS = [np.array([0, 2, 1, 2]), np.array([0, -100, 1, 2]), np.array([0, 3, 1, 
           np.array([0, 2, 1, 2], np.int32), np.array([0, 9, 2, 9, 1, 9, 2, 9])[::2], np.array([0, 1])]  # fmt: skip
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "most"])
-@pytest.mark.parametrize("label", range(len(LABELS)))
-@pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.int64])
+@rows("reduction", ["mean", "sum", "none", "most"])
+@rows("label", range(len(LABELS)))
+@rows("dtype", [*DTYPES, np.float16, np.int64])
 def test_cross_entropy(dtype: Any, label: int, reduction: str) -> None:
     x, target = (rng.normal(size=(4, 3)) * 3).astype(dtype), LABELS[label]
     tolerance = {np.float32: 1e-6, np.float64: 1e-14, np.float16: 1e-2}.get(dtype, 0)
@@ -172,9 +173,9 @@ def test_large_and_empty_losses_are_left_to_python() -> None:
     both(target_coefficients, cpu, target[:0], None, 100, -100, "mean", x.dtype)
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, np.int64, np.complex64])
-@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (0, 2), (2, 1, 3)])
-@pytest.mark.parametrize("dim", [0, 1, -1, 5])
+@rows("dtype", [*DTYPES, np.int64, np.complex64])
+@rows("shape", [(2, 3), (4,), (), (0,), (0, 2), (2, 1, 3)])
+@rows("dim", [0, 1, -1, 5])
 def test_joining(dim: int, shape: Any, dtype: Any) -> None:
     arrays = [rng.normal(size=shape).astype(dtype) for _ in range(3)]
     for function in (join, pile):
@@ -185,9 +186,9 @@ def test_joining(dim: int, shape: Any, dtype: Any) -> None:
         both(function, cpu, [*arrays, arrays[0].T], dim)
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.int64])
-@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (2, 0), (2, 1, 3), (3, 40)])
-@pytest.mark.parametrize("dim", [0, 1, -1, 5])
+@rows("dtype", [*DTYPES, np.float16, np.int64])
+@rows("shape", [(2, 3), (4,), (), (0,), (2, 0), (2, 1, 3), (3, 40)])
+@rows("dim", [0, 1, -1, 5])
 def test_softmax(dim: int, shape: Any, dtype: Any) -> None:
     x, g = ((rng.normal(size=shape) * 4).astype(dtype) for _ in range(2))
     tolerance = {np.float32: 2e-6, np.float64: 1e-14, np.float16: 2e-2}.get(dtype, 0)

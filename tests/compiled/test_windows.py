@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.backend import cpu, kernels
 from undertow.compiled import core
 from undertow.ops.index import index_arrays
@@ -79,7 +80,7 @@ class Windows:
         return self.stride, self.padding, self.dilation, self.groups
 
 
-@pytest.mark.parametrize("seed", range(200))
+@rows("seed", range(200))
 def test_convolution(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     w = Windows(seed)
     x, weight, bias, y = w.arrays()
@@ -181,7 +182,7 @@ def image(seed: int, dtype: str, *shape: int) -> Any:
     return x
 
 
-@pytest.mark.parametrize("seed", range(120))
+@rows("seed", range(120))
 def test_pooling(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(seed)
     dims, dtype = choose.choice([2, 2, 3]), choose.choice("fd")
@@ -212,7 +213,7 @@ def test_whole_windows(stride: int, side: int, monkeypatch: pytest.MonkeyPatch) 
                 np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@rows("seed", range(80))
 def test_means(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(seed)
     dims, dtype = choose.choice([2, 2, 3]), choose.choice("fd")

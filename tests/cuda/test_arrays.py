@@ -262,3 +262,22 @@ def test_memory_that_runs_out(xp: Any) -> None:
         _cuda.set_memory_limit(0)
     assert xp.zeros(1 << 18).sum().item() == 0
     ut.cuda.empty_cache()
+
+
+def test_operands_whose_rows_lie_apart() -> None:
+    """Rows of 16 bytes and more are taken 16 bytes at a time, whatever lies between them; other rows are not."""
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((24, 10, 70))
+    for dtype in (np.float32, np.float16):
+        host = base.astype(dtype)
+        there = ut.tensor(host, device="cuda")
+        for columns, start in ((64, 0), (64, 6), (63, 0), (48, 16)):
+            turned = there[:, :, start : start + columns].transpose(0, 1)
+            wanted = host[:, :, start : start + columns].transpose(1, 0, 2)
+            np.testing.assert_array_equal(turned.contiguous().cpu().numpy(), wanted)
+            np.testing.assert_array_equal(turned.to(ut.float32).cpu().numpy(), wanted.astype(np.float32))
+            single = ut.tensor(host[0, 0, :1], device="cuda")
+            np.testing.assert_array_equal((turned * single).cpu().numpy(), wanted * host[0, 0, 0])
+            copy = there.clone()
+            copy[:, :, start : start + columns].transpose(0, 1)[...] = turned.contiguous()
+            np.testing.assert_array_equal(copy.cpu().numpy(), host)

@@ -194,6 +194,26 @@ def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, dtype=ut.bfloat16, rtol=0.03)
 
 
+@pytest.mark.parametrize("size", [16, 64, 128])
+def test_attention_on_tensor_cores(size: int) -> None:
+    pytest.importorskip("ml_dtypes")
+
+    def attend(q: Any, k: Any, v: Any, causal: bool, turned: bool) -> Any:
+        if turned:  # heads inside of rows, as layers have them: read where they are
+            q, k, v = [x.transpose(1, 2) for x in (q, k, v)]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).contiguous()
+
+    for causal, turned, dtype in ((False, False, ut.bfloat16), (True, True, ut.float16), (True, False, ut.float16)):
+        rows, columns = ((2, 3, 70, size), (2, 3, 90, size)) if not turned else ((2, 130, 3, size), (2, 90, 3, size))
+        arrays = [normal(*shape, seed=k) for k, shape in enumerate((rows, columns, columns))]
+        tensors = [ut.tensor(a, dtype=dtype, device="cuda") for a in arrays]
+        sent = ut.cuda.launch_stats()["launches"]
+        F.scaled_dot_product_attention(*[t.transpose(1, 2) if turned else t for t in tensors], is_causal=causal)
+        assert ut.cuda.launch_stats()["launches"] == sent + 1
+        rtol = 0.03 if dtype is ut.bfloat16 else 0.01
+        both(lambda q, k, v, c=causal, t=turned: attend(q, k, v, c, t), *arrays, dtype=dtype, rtol=rtol)
+
+
 def test_switches_of_precision() -> None:
     from undertow.backend.cuda.precision import switches
 

@@ -64,6 +64,11 @@ def outcome(sample: Sample, complex_: bool, device: str) -> list[Any]:
     return [*map(host, out), *map(host, grads)]
 
 
+def draws(sample: Sample) -> bool:
+    """Whether a row's values are random: those of a GPU are other ones (test_random.py)."""
+    return bool(getattr(REGISTRY.get(sample.op), "random", None)) and sample.note not in ("everything", "evaluation")
+
+
 def check(sample: Sample, complex_: bool = False) -> None:
     found, wanted = outcome(sample, complex_, "cuda"), outcome(sample, complex_, "cpu")
     assert len(found) == len(wanted), sample.id
@@ -71,6 +76,8 @@ def check(sample: Sample, complex_: bool = False) -> None:
         assert (there is None) == (here is None), sample.id
         if there is not None:
             assert (there.shape, there.dtype) == (here.shape, here.dtype), sample.id
+            if draws(sample):
+                continue
             np.testing.assert_allclose(there, here, rtol=1e-6, atol=1e-8, err_msg=sample.id)
 
 

@@ -55,6 +55,19 @@ def test_collation_is_that_of_torch(name: str) -> None:
     assert plain(data.default_collate(batch)) == plain(reference.default_collate(batch))
 
 
+def test_a_program_adds_classes_to_those_that_are_collated(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Word(str):
+        __slots__ = ()
+
+    def joined(batch: list[Word], *, collate_fn_map: Any = None) -> str:
+        assert collate_fn_map is data.collate.default_collate_fn_map
+        return "".join(batch)
+
+    assert data.default_collate([{"w": Word("a")}, {"w": Word("b")}]) == {"w": ["a", "b"]}
+    monkeypatch.setitem(data.collate.default_collate_fn_map, Word, joined)
+    assert data.default_collate([{"w": Word("a")}, {"w": Word("b")}]) == {"w": "ab"}
+
+
 def test_tensors_are_stacked_and_keep_their_history() -> None:
     x = ut.tensor([1.0, 2.0], requires_grad=True)
     batch = data.default_collate([x[0], x[1] * 2])

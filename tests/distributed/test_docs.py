@@ -67,3 +67,9 @@ def test_processes_that_a_launcher_started_without_mpi_are_not_taken_for_one_eac
     )
     assert done.returncode != 0
     assert "world_size is 4, but MPI started 1 process(es)" in done.stderr and "srun --mpi" in done.stderr
+
+
+def test_the_examples_of_the_reference(run: Run) -> None:
+    done = run("reference_examples.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("all examples ran") == 2

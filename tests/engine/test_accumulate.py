@@ -158,6 +158,17 @@ def test_under_create_graph_the_sum_is_a_new_tensor(L: ModuleType) -> None:
     x.grad = None
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_gradient_with_a_history_keeps_it_when_one_is_added(L: ModuleType) -> None:
+    x = leaf(L)
+    (x**3).sum().backward(create_graph=True)
+    first = x.grad
+    (x * 2).sum().backward()
+    assert x.grad is first and first.requires_grad and first.tolist() == [[5, 14], [29, 50]]
+    assert L.autograd.grad(first.sum(), x)[0].tolist() == [[6, 12], [18, 24]]
+    x.grad = None
+
+
 def test_adding_in_place_counts_as_a_change(L: ModuleType) -> None:
     """A graph that saved the gradient notices that it has changed."""
     x, w = leaf(L), leaf(L)

@@ -669,6 +669,24 @@ def test_signal_handlers_that_use_the_library() -> None:
     assert out == "True\n"
 
 
+def test_a_handler_draws_while_the_first_draw_loads_what_it_needs() -> None:
+    out = run_program("""
+    import signal
+    import undertow as ut
+    drawn = []
+    def handler(number, frame):
+        drawn.append(ut.rand(3).tolist())
+        if len(drawn) < 5:
+            signal.setitimer(signal.ITIMER_REAL, 2e-3)
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 2e-3)
+    while len(drawn) < 5:
+        ut.rand(3)
+    print(len({tuple(numbers) for numbers in drawn}))
+    """, timeout=60)  # fmt: skip
+    assert out == "5\n"
+
+
 def test_forks_while_other_threads_draw_and_compute() -> None:
     out = run_program(PASS + """
     import os, threading, time, warnings

@@ -14,8 +14,9 @@ import pytest
 import undertow as ut
 from undertow.backend import cpu, namespace_of
 from undertow.engine import engine as engine_module
+from undertow.engine.dependencies import compute_dependencies, min_topological_nr
 from undertow.engine.devices import this_thread
-from undertow.engine.engine import compute_dependencies, engine, min_topological_nr
+from undertow.engine.engine import engine
 from undertow.engine.graph_root import GraphRoot
 from undertow.engine.tasks import Dependencies, GraphTask, current_task
 from undertow.graph import node as node_module

@@ -22,7 +22,7 @@ from tests.engine.schedules import AtomicLock, Cell, Count, Deadlock, ModelLock,
 from undertow import sim
 from undertow.backend import cpu
 from undertow.backend.simulated.threads import DeviceThread, end_threads
-from undertow.engine import devices, tasks
+from undertow.engine import dependencies, devices, loop, tasks
 from undertow.engine import engine as engine_module
 from undertow.engine.engine import Engine
 from undertow.engine.input_buffer import DeviceInputBuffer
@@ -153,7 +153,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(devices, "_leaves_gradients", lambda task, node: False)  # no leaf streams
     monkeypatch.setattr(tasks, "FutureResult", ModelFuture)
     monkeypatch.setattr(engine_module, "DeviceGraphTask", ModelTask)
-    monkeypatch.setattr(engine_module, "core", None)  # the compiled loop has no places to switch threads at
+    for module in (dependencies, loop):
+        monkeypatch.setattr(module, "core", None)  # the compiled loop has no places to switch threads at
     monkeypatch.setattr(accumulate, "_lock", accumulate._lock)  # a program may change it
     end_threads()  # so that whoever launches a kernel runs it, and the scheduler's threads are all there are
     with sim.configure(check=False):

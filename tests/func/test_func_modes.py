@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.autograd import Function, forward_ad, functional
 from undertow.func import grad, hessian, jacfwd, jacrev, jvp, linearize, stack_module_state, vjp, vmap
 
@@ -59,9 +60,9 @@ OFF: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("mode", OFF)
-@pytest.mark.parametrize("made", ["outside", "inside"])
+@rows("name", ALL)
+@rows("mode", OFF)
+@rows("made", ["outside", "inside"])
 def test_derivatives_where_something_is_switched_off(name: str, mode: str, made: str) -> None:
     """In PyTorch some of these are zeros."""
     f, expected = ALL[name]

@@ -198,13 +198,6 @@ def test_functions_that_cannot_be_applied_change_nothing(L: Any, call: Any, erro
     assert x.tolist() == [1, 1] and x._version == 0
 
 
-def test_memory_is_not_shared_with_other_processes() -> None:
-    x = ut.ones(2)
-    assert not x.is_shared()
-    with pytest.raises(NotImplementedError, match=r"multiprocessing\.shared_memory"):
-        x.share_memory_()
-
-
 @pytest.mark.parametrize("wrap", [True, False])
 def test_fill_diagonal(L: Any, wrap: bool) -> None:
     w = L.ones(7, 3, requires_grad=True)

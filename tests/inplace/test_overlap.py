@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 pytestmark = pytest.mark.torch
 
@@ -78,8 +79,8 @@ def outcome(call: Any, library: Any, pair: Any) -> tuple[bool, list[float]]:
     return True, [round(v, 5) for v in x.tolist()]
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("name", CHANGES)
+@rows("pair", PAIRS)
+@rows("name", CHANGES)
 def test_changes_in_place(torch: ModuleType, name: str, pair: str) -> None:
     ours, theirs = (outcome(CHANGES[name], library, PAIRS[pair]) for library in (ut, torch))
     assert ours[0] == theirs[0]
@@ -87,8 +88,8 @@ def test_changes_in_place(torch: ModuleType, name: str, pair: str) -> None:
         assert ours[1] == pytest.approx(theirs[1], abs=2e-5)
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("name", OUTS)
+@rows("pair", PAIRS)
+@rows("name", OUTS)
 def test_results_written_to_memory_that_is_read(torch: ModuleType, name: str, pair: str) -> None:
     ours, theirs = (
         outcome(lambda x, y, library=library: OUTS[name](library, x, y), library, PAIRS[pair])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import undertow as ut
@@ -149,3 +150,13 @@ def test_as_strided_of_a_view_without_history_has_none(size: int) -> None:
     shown = column.as_strided((size,), (1,))  # the second element does not lie in the column
     assert shown.tolist() == [1.0, 2.0][:size]
     assert ut.autograd.grad(shown.sum(), x, allow_unused=True) == (None,)
+
+
+def test_a_complex_view_that_was_changed_has_second_derivatives(L: Any) -> None:
+    """Its slice of the base's history is found on something that lies as complex numbers do."""
+    x = L.tensor([0.3, 0.4, 0.6, 0.7], requires_grad=True)
+    y = x.clone()
+    L.view_as_complex(y.view(2, 2)).exp_()
+    (grad,) = L.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = L.autograd.grad((grad**2).sum(), x)
+    assert np.allclose(second.numpy(), [4 * np.exp(0.6), 0, 4 * np.exp(1.2), 0], atol=1e-5)

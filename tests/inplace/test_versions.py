@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "method": lambda L, x: x.add_(1),
@@ -36,8 +37,8 @@ def increment(torch: ModuleType, x: Any) -> None:
     torch.autograd.graph.increment_version(x)
 
 
-@pytest.mark.parametrize("no_grad", [False, True])
-@pytest.mark.parametrize("how", CHANGES)
+@rows("no_grad", [False, True])
+@rows("how", CHANGES)
 def test_every_change_counts_once(L: Any, how: str, no_grad: bool) -> None:
     x = L.ones(3)
     with L.set_grad_enabled(not no_grad):
@@ -166,6 +167,24 @@ def test_resize_counts_only_a_change(L: Any) -> None:
     assert x._version == 1
 
 
+def test_a_view_that_was_resized_is_still_followed(L: Any) -> None:
+    base, w = L.ones(2, 3), L.full((2,), 2.0, requires_grad=True)
+    row = base[1]
+    row.resize_(2)
+    assert row._is_view() and row._version == base._version == 1
+    row.mul_(w)
+    (base * 3).sum().backward()
+    assert base.tolist() == [[1, 1, 1], [2, 2, 1]] and w.grad.tolist() == [3, 3]
+
+
+def test_a_view_does_not_outgrow_its_base() -> None:
+    base = ut.ones(2, 3)
+    row = base[1]
+    with pytest.raises(RuntimeError, match=r"a view cannot get 4 elements, .* has only 3 from its first element on"):
+        row.resize_(4)
+    assert tuple(row.shape) == (3,) and row._version == 0
+
+
 def test_resize_to_a_memory_format(L: Any) -> None:
     x = L.tensor([0.0, 1.0, 2.0, 3.0])
     x.resize_(1, 2, 2, 1, memory_format=L.channels_last)
@@ -204,3 +223,18 @@ def test_detach_in_place_is_seen_by_nodes_that_saved_the_tensor(L: Any) -> None:
     x.detach_()
     with pytest.raises(RuntimeError, match="Trying to use a saved tensor that has been detached"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda L, x: [x.erfinv().mul_(1)],
+        lambda L, x: [*L.linalg.qr(x), x.mul_(1)][:2],
+        lambda L, x: [*L.linalg.qr(x.mT), x.mul_(1)][:2],
+    ],
+    ids=["erfinv", "qr", "qr of a wide matrix"],
+)
+def test_rules_do_not_need_what_they_do_not_need_in_pytorch(L: Any, change: Any) -> None:
+    x = L.tensor([[0.1, 0.2], [-0.3, 0.4], [0.5, 0.6]], requires_grad=True)
+    sum(y.sum() for y in change(L, x * 1)).backward()
+    assert x.grad.isfinite().all()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import inspect
 import json
+import subprocess
 import sys
 import threading
 from itertools import pairwise
@@ -16,7 +18,7 @@ import pytest
 from undertow.profiler import ProfilerAction, profile, record_function, schedule
 
 import undertow as ut
-from undertow.instrument.profiler.composites import HAS_MONITORING, monitor
+from undertow.instrument.profiler.composites import composites as followed
 from undertow.modes import current
 from undertow.nn.module.calling import EVERYWHERE
 
@@ -64,20 +66,121 @@ def test_composites_that_fail_leave_no_row_and_hide_none() -> None:
     assert [[c.name for c in e.cpu_children] for e in prof.events() if e.name == "aten::matmul"][-1] == ["aten::mm"]
 
 
-def test_nothing_is_left_of_following_composites() -> None:
-    before = sys.getprofile()
-    with profile(record_shapes=True):
-        a_loss()
-    assert sys.getprofile() is before
-    if HAS_MONITORING:
-        assert monitor.tool is None and not any(map(sys.monitoring.get_tool, (3, 4)))  # type: ignore[attr-defined]
-
-
-@pytest.mark.skipif(not HAS_MONITORING, reason="sys.monitoring is there from Python 3.12 on")
-def test_python_says_when_composites_begin_in_every_profile() -> None:
+def test_composites_are_in_every_profile() -> None:
     with profile() as prof:
         a_loss()
-    assert [e.name for e in prof.events() if e.is_composite].count("aten::matmul") == 1
+    composites = {e.name: e for e in prof.events() if e.is_composite}
+    assert {"aten::matmul", "aten::soft_margin_loss"} <= set(composites)
+    assert [child.name for child in composites["aten::matmul"].cpu_children] == ["aten::mm"]
+    assert "a_loss" in composites["aten::matmul"].line
+
+
+def test_composites_of_one_factory_are_told_apart() -> None:
+    x = ut.ones(2, 3)
+    with profile() as prof:
+        ut.zeros_like(x)
+        ut.ones_like(x)
+        ut.permute_copy(x, (1, 0))
+    assert [e.name for e in prof.events() if e.is_composite and "_" in e.name] == [
+        "aten::zeros_like", "aten::ones_like", "aten::permute_copy",
+    ]  # fmt: skip
+
+
+def test_arguments_of_composites_of_a_factory() -> None:
+    x = ut.ones(2, 3)
+    with profile(record_shapes=True, with_stack=True) as prof:
+        ut.zeros_like(x)
+        x.std()
+        ut.atleast_2d(x)
+    shapes = {e.name: e.input_shapes for e in prof.events() if e.is_composite}
+    assert shapes["aten::zeros_like"][0] == [2, 3] and "aten::atleast_2d" in shapes
+
+
+def test_functions_that_begin_to_ask_during_a_profile_go_on_asking(tmp_path: Path) -> None:
+    """In a process of its own: once they ask, they do so until its end."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import undertow as ut
+
+x = ut.ones(2, 2)
+with ut.profiler.profile():
+    x @ x
+
+def calls_of(number):
+    class Mine(ut.Tensor):
+        seen = []
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.seen.append(function.__name__)
+            return number
+    return Mine
+
+with ut.profiler.profile() as during:
+    Mine = calls_of(7)  # the first such class: functions ask from here on
+    assert ut.matmul(x.as_subclass(Mine), x) == 7
+    x @ x
+mine = x.as_subclass(Mine)
+assert ut.matmul(mine, x) == 7 and ut.zeros_like(mine) == 7
+with ut.profiler.profile() as after:
+    assert ut.matmul(mine, x) == 7
+    x @ x
+assert ut.matmul(mine, x) == 7
+for prof in (during, after):
+    assert [e.name for e in prof.events() if e.is_composite].count("aten::matmul") == 1, prof.events()
+"""
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_composites_of_threads_without_a_profile_are_not_seen() -> None:
+    with profile() as prof:
+        thread = threading.Thread(target=a_loss)
+        thread.start()
+        thread.join()
+    assert not prof.events()
+
+
+def test_nothing_is_left_of_following_composites() -> None:
+    before = sys.getprofile(), [function.__code__ for function, _ in followed().values()]
+    with profile(record_shapes=True):
+        a_loss()
+        with_profile = inspect.signature(ut.matmul), inspect.signature(ut.permute_copy), inspect.getsource(ut.matmul)
+        assert sys.getprofile() is before[0]
+    assert (sys.getprofile(), [function.__code__ for function, _ in followed().values()]) == before
+    assert with_profile == (
+        inspect.signature(ut.matmul), inspect.signature(ut.permute_copy), inspect.getsource(ut.matmul),
+    )  # fmt: skip
+    if sys.version_info >= (3, 12):
+        assert not any(map(sys.monitoring.get_tool, (3, 4)))
+
+
+# ---- steps of optimizers
+
+
+def test_steps_of_optimizers_are_named_as_in_pytorch() -> None:
+    w = ut.ones(2, requires_grad=True)
+    first, second = ut.optim.SGD([w], lr=0.1), ut.optim.LBFGS([w], max_iter=2)
+
+    def closure() -> Any:
+        second.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    with profile() as prof:
+        with contextlib.suppress(TypeError):
+            second.step()  # no closure: it leaves nothing behind
+        first.step()
+        second.step(closure)
+        thread = threading.Thread(target=first.step)  # that is not seen
+        thread.start()
+        thread.join()
+    first.step()
+    steps = [event for event in prof.events() if event.is_user_annotation]
+    assert [event.name for event in steps] == ["Optimizer.step#SGD.step", "Optimizer.step#LBFGS.step"]
+    assert "aten::mul" in [child.name for child in steps[1].cpu_children]
 
 
 # ---- what is seen

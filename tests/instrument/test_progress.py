@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,6 +36,53 @@ def test_loops_inside_a_block() -> None:
     assert "gradcheck" in out.getvalue() and "jacobian" in out.getvalue()
     assert bool((wanted == ut.autograd.functional.jacobian(ut.sin, x)).all())
     assert shown.get() is None
+
+
+def lines_of(call: Callable[[], Any]) -> str:
+    out = io.StringIO()
+    with progress(file=out):
+        call()
+    return out.getvalue()
+
+
+def test_every_long_loop_is_shown() -> None:
+    x, model = ut.randn(4), ut.nn.BatchNorm1d(2)
+    cases: list[tuple[str, Callable[[], Any]]] = [
+        ("2/2 vmap", lambda: ut.vmap(ut.sin, chunk_size=2)(x)),
+        ("2/2 vmap", lambda: ut.func.jacrev(ut.sin, chunk_size=2)(x)),
+        ("2/2 vmap", lambda: ut.func.jacfwd(ut.sin, chunk_size=2)(x)),
+        ("4/4 jacobian", lambda: ut.autograd.functional.hessian(lambda x: x.sin().sum(), x)),
+        ("1/1 sparsity pattern", lambda: ut.autograd.functional.sparsity_pattern(ut.sin, x)),
+        ("3/3 update_bn", lambda: ut.optim.swa_utils.update_bn([ut.ones(3, 2)] * 3, model)),
+        ("2/2 hessian", lambda: ut.interop.value_and_jac(lambda x: (x**3).sum()).hess([1.0, 2.0])),
+    ]
+    for words, call in cases:
+        assert f"step {words}" in " ".join(lines_of(call).splitlines()[-1].split())
+
+
+def an_lbfgs(**options: Any) -> Callable[[], Any]:
+    point = ut.tensor([3.0, -2.0], requires_grad=True)
+    optimizer = ut.optim.LBFGS([point], max_iter=3, max_eval=9, **options)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        ut.autograd.functional.jacobian(ut.sin, ut.ones(2))  # a loop inside
+        loss = (point**4).sum()
+        loss.backward()
+        return loss
+
+    return lambda: (optimizer.step(closure), point.tolist())
+
+
+def test_steps_of_lbfgs() -> None:
+    out = io.StringIO()
+    without, argument = an_lbfgs()(), an_lbfgs(progress=out)()
+    assert without == argument
+    assert [line.split()[:3] for line in out.getvalue().splitlines()] == [
+        ["step", f"{k}/3", "LBFGS"] for k in (1, 2, 3)
+    ]
+    inner = [line.split()[2] for line in lines_of(an_lbfgs()).splitlines()]
+    assert inner == ["jacobian", "jacobian", "LBFGS", "LBFGS", "LBFGS"]  # the first value is computed before the loop
 
 
 def test_outside_a_block_a_loop_is_what_it_was() -> None:

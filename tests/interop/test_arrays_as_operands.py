@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from tests.samples import Array, Sample, all_samples
 from undertow.ops import REGISTRY
 
@@ -46,7 +47,7 @@ def first_samples() -> list[Sample]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("sample", first_samples(), ids=lambda sample: sample.op)
+@rows("sample", first_samples(), ids=lambda sample: sample.op)
 def test_arrays_do_as_well_as_tensors(sample: Sample) -> None:
     expected, got = flatten(called(sample, ut.tensor)), flatten(called(sample, lambda array: array))
     assert len(got) == len(expected)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.interop.files.read_torch import FileFormatError, _rebuild_tensor
 
 KEYS = ["a", "b", "a.b", "1", 1, 0, "0", "file", "allow_pickle", "x/y", "../z", "", ".", "undertow.structure", "ü"]
@@ -60,7 +61,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and repr(a) == repr(b)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@rows("seed", range(40))
 def test_trees_come_back(tmp_path: Path, ending: str, seed: int) -> None:
     tree = {"top": random_tree(random.Random(seed)), "more": random_tree(random.Random(-seed))}
     ut.save(tree, tmp_path / f"tree{ending}")

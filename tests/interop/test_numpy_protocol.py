@@ -23,6 +23,7 @@ from tests.interop.numpy_calls import (
     WITHOUT_TENSORS,
     expressions,
 )
+from tests.rows import rows
 
 SPACES = ("np", np), ("np.linalg", np.linalg), ("np.fft", np.fft)
 
@@ -89,7 +90,7 @@ def check_values(expression: str, got: list[Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # since NumPy 2.5
-@pytest.mark.parametrize("expression", expressions(UFUNCS + MORE_UFUNCS + CALLS + MORE_CALLS))
+@rows("expression", expressions(UFUNCS + MORE_UFUNCS + CALLS + MORE_CALLS))
 def test_values_and_gradients(expression: str) -> None:
     expected, leaves = run(expression), leaves_for(expression)
     got = run(expression, **leaves)
@@ -337,3 +338,17 @@ def test_a_tensor_that_requires_grad_gives_no_array() -> None:
     for call in (lambda: np.asarray(x), lambda: np.array([x, x]), lambda: np.asarray(x * 2)):
         with pytest.raises(RuntimeError, match=r"Use tensor\.detach\(\)\.numpy\(\) instead"):
             call()
+
+
+def test_arrays_of_another_dtype_are_promoted_as_numpy_does() -> None:
+    x, a = ut.ones(2, 2, requires_grad=True), np.array([[2.0, 1.0], [0.0, 1.0]])
+    for result in (
+        np.linalg.multi_dot([a, x, a]),
+        np.linalg.solve(a, x),
+        np.linalg.lstsq(a, x, rcond=None)[0],
+        np.polyfit(np.arange(2.0), x[0], 1),
+        np.polyfit(x[0].cumsum(0), np.arange(2.0), 1),
+    ):
+        assert result.dtype == ut.float64
+        (grad,) = ut.autograd.grad(result.sum(), x)
+        assert grad.dtype == ut.float32 and bool(grad.isfinite().all())

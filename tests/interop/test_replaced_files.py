@@ -109,7 +109,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, ending: str) -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert len(done.stdout.split()) == 3 and set(done.stdout.split()) <= {"OSError", "SafetensorError"}
+    assert done.stdout.split() == ["OSError"] * 3
     assert ut.load(path)["a"].tolist() == [1, 1, 1] and left_over(tmp_path) == [path.name]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow import masked
 from undertow.masked import as_masked_tensor, masked_tensor
 
@@ -79,7 +80,7 @@ def there(result: np.ndarray[Any, Any], mask: np.ndarray[Any, Any], name: str, a
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("name", "args", "kwargs"), REDUCTIONS, ids=lambda v: str(v))
+@rows(("name", "args", "kwargs"), REDUCTIONS, ids=lambda v: str(v))
 def test_values_and_gradients_are_those_of_pytorch(name: str, args: Any, kwargs: Any, torch: Any) -> None:
     kwargs = {k: bool(v) for k, v in kwargs.items()}
     found = []
@@ -150,7 +151,7 @@ a.clamp_(0, 2); a.logit_(); a.round_(); a.sign_(); a.remainder_(2); a.atan2_(a);
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("program", [p.strip() for p in PROGRAMS.replace("\n", ";").split(";") if p.strip()])
+@rows("program", [p.strip() for p in PROGRAMS.replace("\n", ";").split(";") if p.strip()])
 def test_operations_are_those_of_pytorch(program: str, torch: Any) -> None:
     found = []
     for L, make in ((ut, masked_tensor), (torch, torch.masked.masked_tensor)):

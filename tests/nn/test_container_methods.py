@@ -180,7 +180,6 @@ def test_losses_of_sizes_that_do_not_fit(L: ModuleType, name: str) -> None:
     ("path", "advice"),
     [
         ("nn.quantized", "cannot be quantized"),
-        ("nn.init.constant", "constant_"),
         ("nn.utils.clip_grad_norm", "clip_grad_norm_"),
         ("nn.parallel.DistributedDataParallelCPU", "use DataParallel"),
         ("nn.NLLLoss2d", "use NLLLoss"),
@@ -197,7 +196,7 @@ def test_what_is_not_here_says_what_is(path: str, advice: str) -> None:
         getattr(module, name)
 
 
-@pytest.mark.parametrize(("name", "advice"), [("ipu", "leave it out"), ("share_memory", "hogwild")])
+@pytest.mark.parametrize(("name", "advice"), [("ipu", "leave it out"), ("mtia", "leave it out")])
 def test_methods_that_are_not_here(name: str, advice: str) -> None:
     import undertow as ut
 

@@ -260,6 +260,57 @@ def test_linear_cross_entropy(torch: ModuleType, outputs: tuple[int, ...], bias:
     assert all(close(p.grad, q.grad) for p, q in zip(mine.parameters(), theirs.parameters(), strict=True))
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_linear_cross_entropy_some_rows_at_a_time(torch: ModuleType, reduction: str, probabilities: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, w, b, weight = (rng.normal(size=s) for s in [(7, 3), (5, 3), (5,), (5,)])
+    y = np.abs(rng.normal(size=(7, 5))) if probabilities else rng.integers(0, 5, 7)
+    found = []
+    for L, size in ((ut, None), (ut, 2), (torch, None if probabilities else 2)):
+        options = (
+            None if size is None else L.nn.LinearCrossEntropyOptions(allow_retain_graph=True, batch_chunk_size=size)
+        )
+        leaves = [L.tensor(a, requires_grad=True) for a in (x, w, b)]
+        loss = L.nn.functional.linear_cross_entropy(
+            *leaves[:2], L.tensor(y), linear_bias=leaves[2], weight=L.tensor(np.abs(weight)), reduction=reduction,
+            ignore_index=None if probabilities else 1, options=options,
+        )  # fmt: skip
+        found.append([loss, *L.autograd.grad(loss.sum(), leaves)])
+    for alone, mine, theirs in zip(*found, strict=True):
+        assert close(mine, theirs) and ut.allclose(mine, alone)
+
+
+def test_chunks_keep_no_logits_and_have_second_derivatives() -> None:
+    x, w, y = ut.randn(8, 2, requires_grad=True), ut.randn(40, 2), ut.arange(8)
+    F, kept = ut.nn.functional, []
+    with ut.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+        loss = F.linear_cross_entropy(
+            x, w, y, options=ut.nn.LinearCrossEntropyOptions(chunking_method="aspect_ratio:1")
+        )
+    assert max(kept, default=0) <= w.numel()
+    (grad,) = ut.autograd.grad(loss, x, create_graph=True)
+    assert ut.allclose(ut.autograd.grad((grad**2).sum(), x)[0], second_derivative(x, w, y), atol=1e-6)
+
+
+def second_derivative(x: Any, w: Any, y: Any) -> Any:
+    (grad,) = ut.autograd.grad(ut.nn.functional.linear_cross_entropy(x, w, y), x, create_graph=True)
+    return ut.autograd.grad((grad**2).sum(), x)[0]
+
+
+def test_options_of_chunks(L: ModuleType) -> None:
+    options = L.nn.LinearCrossEntropyOptions
+    for wrong in ({"acc_policy": "x"}, {"batch_chunk_size": 0}, {"chunking_method": "aspect_ratio:0"}):
+        with pytest.raises(ValueError, match=r"invalid|positive"):
+            options(**wrong)
+    x, w, y = L.ones(8, 2), L.ones(16, 2), L.zeros(8, dtype=L.int64)
+    with pytest.raises(ValueError, match=r"(?i)chunk"):
+        L.nn.functional.linear_cross_entropy(
+            x, w, y, options=options(batch_chunk_size=5, chunking_method="aspect_ratio")
+        )
+
+
 def test_what_linear_cross_entropy_refuses(L: ModuleType) -> None:
     loss = L.nn.functional.linear_cross_entropy
     target = L.tensor([0, 1])

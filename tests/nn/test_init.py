@@ -31,6 +31,14 @@ def test_spread(L: ModuleType, name: str, args: Any, std: float) -> None:
         assert w.abs().max().item() <= std * math.sqrt(3) * 1.0001
 
 
+def test_names_without_an_underscore_fill_and_warn(L: ModuleType) -> None:
+    with pytest.warns(FutureWarning, match=r"`nn\.init\.constant` is now deprecated in favor of `nn\.init\.constant_`"):
+        assert L.nn.init.constant(L.empty(2), 3.0).tolist() == [3, 3]
+    assert L.nn.init._calculate_correct_fan(L.empty(2, 3, 5), "fan_in") == 15
+    with pytest.raises(ValueError, match="Mode sideways not supported"):
+        L.nn.init._calculate_correct_fan(L.empty(2, 3, 5), "sideways")
+
+
 def test_fillings(L: ModuleType) -> None:
     init = L.nn.init
     assert init.constant_(L.empty(2), 3.0).tolist() == [3, 3]

@@ -11,8 +11,9 @@ import pytest
 import undertow as ut
 from tests.nn.modules import ROWS, Row
 from tests.nn.parity import assert_same, assert_twins, flat, inputs_of, run, tensors, twins
+from tests.rows import rows
 
-each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+each_row = rows("row", ROWS, ids=lambda row: row.id)
 
 
 @each_row
@@ -87,7 +88,7 @@ def smooth(row: Row) -> bool:
     return row.name not in ("Identity", "EmbeddingBag", "Embedding") and "max_norm" not in row.options
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if smooth(row)], ids=lambda row: row.id)
+@rows("row", [row for row in ROWS if smooth(row)], ids=lambda row: row.id)
 def test_second_derivatives_are_those_of_differences(row: Row) -> None:
     """The Hessian times a vector, by a recorded backward pass and by differences of gradients."""
     module = getattr(ut.nn, row.name)(*row.args, **row.options).double().eval()

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 Made = tuple[tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
 
@@ -97,8 +97,8 @@ def run(L: Any, layer: Any, arrays: list[np.ndarray]) -> list[Any]:
     return [*outputs, *grads, *layer.buffers()]
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("name", LAYERS)
+@rows("seed", range(5))
+@rows("name", LAYERS)
 def test_layers(torch: ModuleType, name: str, seed: int) -> None:
     rng = random.Random(f"{name} {seed}")
     make, dims = LAYERS[name]

@@ -7,7 +7,6 @@ from typing import Any
 
 from undertow.ops.declare import Op
 from undertow.ops.declare.rules.apply_batching import apply_named
-from undertow.ops.declare.rules.call_arguments import bind
 
 
 def apply_batch(
@@ -19,6 +18,6 @@ def apply_batch(
     in_dims   for each of args, the number of its batch dimension, or None
     kwargs    further arguments, not batched
     """
-    values = bind(op, args, kwargs)
+    values = op.by_name(op.bind(tuple(args), dict(kwargs or {})))
     dims = dict(zip(values, [*in_dims, *[None] * (len(values) - len(in_dims))], strict=True))
     return apply_named(op, values, dims)

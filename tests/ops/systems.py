@@ -8,7 +8,6 @@ Case ran.
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,18 +16,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytest
 
 import undertow as ut
 from tests import samples
+from tests.rows import rows
 from tests.samples import Array, Sample, all_samples
-from tests.seeds import seed_everything
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu
 from undertow.modes import current, no_grad, set_state
 from undertow.ops.declare import Op
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import LEAF, Tensor
 
 NumpyArray = np.ndarray[Any, Any]
@@ -61,32 +58,8 @@ def all_cases() -> list[Case]:
 
 
 def every(cases: Sequence[Case]) -> Callable[[Callable[..., None]], Any]:
-    """Run a test for every one of these cases: those of one operation are one test, whose failure names the case.
-
-    A hundred thousand tests of a millisecond would take longer to be counted than to run.
-    """
-    operations: dict[str, list[Case]] = {}
-    for case in cases:
-        operations.setdefault(case.sample.op, []).append(case)
-
-    def decorate(test: Callable[..., None]) -> Any:
-        def of_all_cases(operation: str, **fixtures: Any) -> None:
-            for case in operations[operation]:
-                seed_everything()
-                try:
-                    test(case=case, **fixtures)
-                except Exception as error:
-                    error.add_note(f"in the row {case.id}")
-                    raise
-
-        signature = inspect.signature(test)
-        operation = inspect.Parameter("operation", inspect.Parameter.KEYWORD_ONLY)
-        others = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "case"]
-        found: Any = functools.wraps(test)(of_all_cases)
-        found.__signature__ = signature.replace(parameters=[operation, *others])
-        return pytest.mark.parametrize("operation", operations)(found)
-
-    return decorate
+    """Run a test for every one of these cases."""
+    return rows("case", cases, ids=lambda case: case.id)
 
 
 # ---- structures
@@ -345,7 +318,7 @@ class Case:
 
         def catch(function: Any, args: tuple[Any, ...]) -> Any:
             op: Op = function.op
-            values = by_name(op, args)
+            values = op.by_name(args)
             set_state(outer)
             try:
                 result = function(**values)

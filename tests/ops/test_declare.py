@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.rows import rows
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import ArrayNamespace, cpu
@@ -28,7 +29,6 @@ from undertow.ops.declare import (
 )
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR, LOOP
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.tensor import LEAF, Tensor
 
 
@@ -164,7 +164,7 @@ def test_a_shape_of_something_that_is_no_input() -> None:
         function(leaf([1.0]), 2.0)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@rows("name", sorted(REGISTRY))
 def test_rules_name_what_there_is(name: str) -> None:
     if REGISTRY[name].kind != "composite":
         REGISTRY[name].check_rules()
@@ -249,7 +249,7 @@ class intercepting:
 def test_an_interceptor_sees_the_call_as_it_was_meant() -> None:
     caught: list[Any] = []
     x = leaf([[1.0, 2.0]])
-    with intercepting(lambda f, args: caught.append(by_name(f.op, args))):
+    with intercepting(lambda f, args: caught.append(f.op.by_name(args))):
         ops.cumsum(x, axis=1)
         ops.stack([x, x], dim=1)
         ops.add(x, 2.0, alpha=3)

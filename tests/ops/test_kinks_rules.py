@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "kinks.md"
 ROW = re.compile(r"^\| `(?P<call>.+?)` \| `(?P<point>\[.*?\])` \| `(?P<gradient>\[.*?\])` \| (?P<rule>\d) \|", re.M)
@@ -36,7 +37,7 @@ def read_rows() -> list[Kink]:
 
 
 KINKS = read_rows()
-each = pytest.mark.parametrize("kink", KINKS, ids=[f"{k.call} at {k.point}" for k in KINKS])
+each = rows("kink", KINKS, ids=[f"{k.call} at {k.point}" for k in KINKS])
 
 
 class Functions:

@@ -15,6 +15,7 @@ import pytest
 
 import undertow as ut
 from tests.ops.systems import Case, as_array, cases, every, leaf
+from tests.rows import rows
 from undertow.backend.memory_order import inverse, is_channels_last, nesting
 from undertow.modes import no_grad
 
@@ -136,9 +137,7 @@ MATRICES = [
 SPECTRA = ["L.fft.fft(x, dim=1)", "L.fft.rfft2(x, dim=(2, 0))", "L.fft.irfft(L.fft.rfft(x, dim=1), dim=0)"]
 
 
-@pytest.mark.parametrize(
-    "expression", [*ELEMENTWISE, *BY_ROWS, *LIKE_THE_FIRST, *INDICES, *PRODUCTS, *MATRICES, *SPECTRA]
-)
+@rows("expression", [*ELEMENTWISE, *BY_ROWS, *LIKE_THE_FIRST, *INDICES, *PRODUCTS, *MATRICES, *SPECTRA])
 def test_strides_of(torch: ModuleType, expression: str) -> None:
     assert strides_of(ut, expression) == strides_of(torch, expression)
 

@@ -9,6 +9,7 @@ import pytest
 
 import undertow as ut
 from tests.ops.systems import Case, as_array, cases, flatten
+from tests.rows import rows
 from undertow import ops
 
 
@@ -23,7 +24,7 @@ def has_number(case: Case) -> bool:
 CASES = [c for c in cases() if has_number(c) and c.sample.call is None and not c.complex]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[c.id for c in CASES])
+@rows("case", CASES, ids=[c.id for c in CASES])
 def test_scalars_are_taken_as_numbers(case: Case) -> None:
     def call(convert: Any) -> list[Any]:
         arrays = [a.astype(np.float32) if a.dtype.kind == "f" else a.copy() for a in case.arrays]

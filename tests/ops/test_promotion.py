@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.rows import rows
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu, dtypes
@@ -58,8 +59,8 @@ def as_tensor(array: Any) -> Tensor:
     return Tensor(array.copy(), cpu)
 
 
-@pytest.mark.parametrize("forms", FORMS)
-@pytest.mark.parametrize("op", BINARY + TERNARY)
+@rows("forms", FORMS)
+@rows("op", BINARY + TERNARY)
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_result_dtypes(torch: ModuleType, op: str, forms: str) -> None:
     wrong, compared = [], 0

@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.ops.declare import REGISTRY, Op, alias, composite, names_with
 
 
@@ -32,7 +33,7 @@ def test_functions_of_lists_are_names_of_the_package() -> None:
     assert ut._foreach_neg([ut.ones(1)])[0].tolist() == [-1.0]
 
 
-@pytest.mark.parametrize("name", [name for name in names_with("function") if REGISTRY[name].kind == "composite"])
+@rows("name", [name for name in names_with("function") if REGISTRY[name].kind == "composite"])
 def test_out_is_taken_where_the_declaration_says_so(name: str) -> None:
     function = getattr(ut, name)
     takes_out = function is not REGISTRY[name].function

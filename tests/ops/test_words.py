@@ -6,9 +6,9 @@ import pytest
 
 import undertow as ut
 from undertow.compiled import core
-from undertow.ops.declare.documentation import example_of
 from undertow.ops.declare.op import REGISTRY, Op
-from undertow.ops.declare.words import WORDS
+from undertow.ops.reference.documentation import example_of
+from undertow.ops.reference.words import WORDS
 
 DECLARED = [op for op in {id(op): op for op in REGISTRY.values()}.values() if op.kind != "composite"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import Sample, constant, distinct, integers, normal, positive
+from tests.samples import Sample, booleans, constant, distinct, integers, normal, positive
 
 
 def functional(name: str) -> Any:
@@ -191,6 +191,15 @@ NORMALIZED = [
     Sample("normalize", normal(3, 4), 1.0, 0, note="p, dim", reference=functional("normalize")),
     Sample("dropout", normal(3, 4), 1.0, note="everything", reference=functional("dropout")),
     Sample("dropout", normal(3, 4), 0.5, False, note="evaluation", reference=functional("dropout")),
+    Sample("native_dropout", normal(3, 4), 0.5, False, note="evaluation"),
+    Sample("native_dropout", normal(3, 4), 1.0, True, note="everything"),
+    Sample(
+        "native_dropout_backward",
+        normal(3, 4),
+        booleans(3, 4),
+        2.0,
+        reference=lambda torch, g, mask, scale: torch.ops.aten.native_dropout_backward(g, mask, scale),
+    ),
 ]
 
 SAMPLES = [*STRAIGHT, *CURVED, *ALONG, *NORMALIZED]

@@ -63,4 +63,6 @@ SAMPLES = [
     Sample("floor_divide", SIGNED, 3, note="number"),
     *(Sample(name, distinct(3, 4), constant([0.7, -0.7, 1.3, -1.3])) for name in ["remainder", "fmod"]),
     *(Sample(name, distinct(3, 4), 0.7, note="number") for name in ["remainder", "fmod"]),
+    Sample("gcd", constant([12, 0, -6, 7]), constant([18, 0, 9, 1])),
+    Sample("lcm", constant([[4], [6]]), constant([6, 5, 0])),
 ]  # fmt: skip

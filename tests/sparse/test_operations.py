@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from tests.samples.sparse import SPARSE_OPERATIONS, SPARSE_ROWS, SparseRow
 from undertow.autograd.gradcheck import gradcheck
 from undertow.modes import current, set_state
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.rules.call_arguments import by_name
 
 CASES = [(row, complex_) for row in SPARSE_ROWS for complex_ in (False, True) if not (complex_ and row.real)]
 
@@ -25,7 +25,7 @@ REAL_IN_TORCH = {
 
 
 def each_case(cases: list[tuple[SparseRow, bool]]) -> Any:
-    return pytest.mark.parametrize("row, complex_", cases, ids=[f"{r.id}{'-complex' * c}" for r, c in cases])
+    return rows("row, complex_", cases, ids=[f"{r.id}{'-complex' * c}" for r, c in cases], together=10)
 
 
 def differentiated_by_torch(row: SparseRow, complex_: bool) -> bool:
@@ -120,7 +120,7 @@ def test_every_sparse_operation_is_reached() -> None:
         set_state(outer)
         try:
             reached.add(function.op.name)
-            return function(**by_name(function.op, args))
+            return function(**function.op.by_name(args))
         finally:
             set_state(inside)
 

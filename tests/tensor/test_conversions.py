@@ -88,6 +88,7 @@ def test_errors_as_in_torch(torch: ModuleType, expression: str, words: str) -> N
     assert_same_error_as_torch(expression, words, torch)
 
 
+@pytest.mark.usefixtures("no_gpu")
 def test_a_device_that_is_not_there_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"device 'cuda' is not available: .* Use device='cpu'"):
         ut.ones(2).to("cuda")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from tests.tensor.oracle import assert_same_as_torch, assert_same_error_as_torch
 
 DATA = """
@@ -153,7 +154,7 @@ ERRORS = [
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("expression", "words"), ERRORS)
+@rows(("expression", "words"), ERRORS)
 def test_errors_as_in_torch(torch: ModuleType, expression: str, words: str) -> None:
     assert_same_error_as_torch(expression, words, torch)
 

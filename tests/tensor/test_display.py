@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from tests.tensor.oracle import shown
 
 DTYPES = ["f2", "f4", "f8", "c8", "c16", "i1", "i4", "i8", "u1", "?"]
@@ -60,7 +61,7 @@ def random_options(rng: np.random.Generator) -> dict[str, Any]:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(60))
+@rows("seed", range(60))
 def test_random_tensors_print_as_in_torch(torch: ModuleType, seed: int) -> None:
     rng = np.random.default_rng(seed)
     options = random_options(rng) if seed % 3 == 0 else {"profile": "default"}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 pytestmark = pytest.mark.torch
 
@@ -125,15 +126,15 @@ def drawn(library: ModuleType, draw: Callable[[Any], Any], seed: int) -> np.ndar
     return draw(library).numpy()
 
 
-@pytest.mark.parametrize("seed", [0, 2**40 + 11])
-@pytest.mark.parametrize("draw", EXACT.values(), ids=EXACT)
+@rows("seed", [0, 2**40 + 11])
+@rows("draw", EXACT.values(), ids=EXACT)
 def test_the_same_bits(torch: ModuleType, draw: Callable[[Any], Any], seed: int) -> None:
     np.testing.assert_array_equal(drawn(ut, draw, seed), drawn(torch, draw, seed))
     assert ut.rand(1).item() == torch.rand(1).item()  # as many were drawn
 
 
-@pytest.mark.parametrize("seed", [1, 1234])
-@pytest.mark.parametrize("draw", ROUNDED.values(), ids=ROUNDED)
+@rows("seed", [1, 1234])
+@rows("draw", ROUNDED.values(), ids=ROUNDED)
 def test_the_same_numbers(torch: ModuleType, draw: Callable[[Any], Any], seed: int) -> None:
     mine, theirs = drawn(ut, draw, seed), drawn(torch, draw, seed)
     precision = {2: 2e-3, 4: 2e-6, 8: 1e-12}[mine.dtype.itemsize]

@@ -32,6 +32,7 @@ class Derived(Labelled): ...
         lambda x: x * 2, lambda x: 2 - x, lambda x: x @ x.t(), lambda x: x.sum(), lambda x: x[0], lambda x: x.view(-1),
         lambda x: ut.softmax(x, -1), lambda x: x.exp().mean(0), lambda x: x.t(), lambda x: ut.add(ut.ones(3), x),
         lambda x: x.max(0).values, lambda x: x.chunk(3)[1], lambda x: x.clone(), lambda x: x.add_(1),
+        lambda x: x.detach(), lambda x: ut.cat([ut.ones(1, 3), x]), lambda x: ut.stack([x, x]),
     ],
 )  # fmt: skip
 def test_results_keep_the_class(compute) -> None:
@@ -91,3 +92,18 @@ def test_arguments_are_for_new() -> None:
 
     made = Wrapped(ut.ones(2), frozenset({"a"}))
     assert made.inner.tolist() == [1.0, 1.0] and made.source == {"a"} and made.shape == (0,)
+
+
+class Sized(ut.nn.Parameter):
+    """Made in `__new__`, of more than a Parameter is, and without an `__init__`."""
+
+    def __new__(cls, data, size=0, *, unit="m"):
+        made = ut.Tensor._make_subclass(cls, data, True)
+        made.size_and_unit = size, unit
+        return made
+
+
+def test_arguments_of_new_need_no_init() -> None:
+    x = Sized(ut.ones(2), 3, unit="kg")
+    assert x.size_and_unit == (3, "kg") and x.requires_grad and x.tolist() == [1, 1]
+    assert isinstance(x, ut.nn.Parameter) and type(x) is Sized

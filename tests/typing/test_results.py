@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from tests.samples import Array, Sample, all_samples
 from tools.stubs.__main__ import FOLDER
 
@@ -66,7 +67,7 @@ def is_of(value: Any, annotation: str) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, at kinks and poles
-@pytest.mark.parametrize("operation", {sample.op: None for sample in SAMPLES})
+@rows("operation", {sample.op: None for sample in SAMPLES})
 def test_samples_fit_their_stubs(operation: str) -> None:
     for sample in [s for s in SAMPLES if s.op == operation]:
         check_stub(sample)

@@ -17,8 +17,8 @@ import undertow
 from tools.site import texts
 from tools.site.kinks import kinks
 from undertow.ops import FAMILIES
-from undertow.ops.declare.documentation import example_of, text_of
 from undertow.ops.declare.op import REGISTRY, Op
+from undertow.ops.reference.documentation import example_in_place, text_of
 
 #: page -> its title and what it has, as "module" or "module.Class"
 MODULES = {
@@ -167,16 +167,21 @@ LISTED = {
 
 #: what other modules without a list import, or use themselves
 HELPERS = set(
-    "Any activation fans in_place max_unpool public_function takes_old_arguments warn_user with_indices".split()
+    "Any activation fans in_place loaded_when_used max_unpool public_function takes_old_arguments told warn_user "
+    "with_indices".split()
 )
+
+
+#: what a module loads when it is first asked for, and `dir` therefore does not tell
+LATER = {"undertow.cuda": ["Event", "Stream", "stream"]}
 
 
 def public_names(place: Any) -> list[str]:
     listed = LISTED.get(getattr(place, "__name__", ""), getattr(place, "__all__", None))
-    names = sorted(listed if listed is not None else dir(place))
+    names = sorted(listed if listed is not None else [*dir(place), *LATER.get(getattr(place, "__name__", ""), [])])
     own = [name for name in names if not name.startswith("_")]
     if listed is not None or inspect.isclass(place):
-        return own
+        return [name for name in own if name not in HELPERS]
     elsewhere = set() if place is undertow else {"Tensor", "no_grad"}
     return [name for name in own if name not in HELPERS | elsewhere and is_own(getattr(place, name))]
 
@@ -206,11 +211,11 @@ def described_entry(entry: Entry, path: str, of_class: bool, notes: dict[str, li
     value, names = entry.value, sorted(entry.names, key=len)
     if inspect.isclass(value):
         methods = own_methods(value) if place_of(value) is None else [f"[Its methods]({place_of(value)}.md)"]
-        kind, body = "class", "\n\n".join([texts.markdown(documentation_of(value)), *methods])
+        kind, body = "class", "\n\n".join([shown(documentation_of(value), path), *methods])
     elif isinstance(value, ATTRIBUTES):
         kind, body = "attribute", texts.markdown(documentation_of(value))
     else:
-        kind, body = "method" if of_class else "function", function_text(value, names[0], notes, of_class)
+        kind, body = "method" if of_class else "function", function_text(value, names[0], notes, path, of_class)
     call = "" if kind == "attribute" else texts.signature(getattr(value, "__func__", value))
     role = {"class": "class", "attribute": "attr", "method": "meth", "function": "func"}[kind]
     same = f"The same as {{py:{role}}}`{path}.{names[0]}`."
@@ -242,26 +247,56 @@ def own_methods(value: type) -> Iterator[str]:
             yield f"::::{{py:attribute}} {name}\n\n{texts.markdown(text)}\n::::"
 
 
-def function_text(value: Any, name: str, notes: dict[str, list[str]], of_class: bool) -> str:
+def function_text(value: Any, name: str, notes: dict[str, list[str]], path: str, of_class: bool) -> str:
     op = getattr(value, "op", None)
     if of_class and isinstance(op, Op) and callable(getattr(undertow, name, None)):
         return f"{texts.first_paragraph(documentation_of(value))} See {{py:func}}`undertow.{name}`."
     is_declared = isinstance(op, Op) and op.kind != "composite" and REGISTRY.get(op.name) is op
-    parts = [texts.markdown(text_of(op) if is_declared else documentation_of(value))]
-    if is_declared:
-        parts[0], _, example = parts[0].partition("\n\nExample: ")
-        if example:
-            parts.append(example_text(op))
+    parts = [shown(text_of(op) if is_declared else documentation_of(value), path)]
     if not of_class:
         parts += notes.get(name, [])
     if WRITTEN.fullmatch(parts[0]) and callable(getattr(undertow, name[:-1], None)):
         parts.append(f"See {{py:func}}`undertow.{name[:-1]}`.")
+    if is_in_place(name, value):
+        module = None if of_class else "ut" + path.removeprefix("undertow")
+        example = example_in_place(REGISTRY.get(name[:-1]), name, module)
+        parts += [] if example is None else [example_text(example)]
     return "\n\n".join([part for part in parts if part.strip()])
 
 
-def example_text(op: Op) -> str:
+#: their examples need a GPU, or processes that have found each other: tests run them, and the site shows no results
+NOT_RUN_HERE = {
+    "undertow.distributed": "import undertow.distributed as dist\n\n",
+    "undertow.cuda": "",
+}
+
+
+def shown(doc: str, path: str) -> str:
+    """A docstring, with what its example returns if that is a single call."""
+    words, _, example = texts.markdown(doc).partition("\n\nExample: ")
+    if not example:
+        return words
+    code = example.strip("`")
+    needed = next((imports for place, imports in NOT_RUN_HERE.items() if path.startswith(place)), None)
+    return f"{words}\n\n" + (example_text(code) if needed is None else f"```python\n{needed}{code}\n```")
+
+
+def examples(path: str) -> dict[str, str]:
+    """The examples of a module that are single calls, by the names of what they show."""
+    found = {}
+    for entry in entries_of(resolve(path)):
+        _, _, example = documentation_of(entry.value).partition("\n\nExample: ")
+        if example:
+            found[entry.names[0]] = example.strip("`")
+    return found
+
+
+def is_in_place(name: str, value: Any) -> bool:
+    """Whether something is a form in place without an example of its own."""
+    return name.endswith("_") and callable(value) and ">>>" not in documentation_of(value)
+
+
+def example_text(example: str) -> str:
     """The example, with what it returns."""
-    example = example_of(op)
-    assert example is not None
     undertow.manual_seed(0)
     return f"```pycon\n>>> {example}\n{eval(example, {'ut': undertow})!r}\n```"

@@ -95,7 +95,7 @@ def passes_on(function: Any) -> bool:
 def signature_of(name: str, function: Callable[..., Any]) -> inspect.Signature:
     """How a function is called: of one that passes everything on, how the function behind it is called."""
     signature = annotated(inspect.signature(function), getattr(function, "op", None))
-    if str(function.__module__).startswith("undertow.nn"):
+    if str(function.__module__).startswith(("undertow.nn", "undertow.ops.network")):
         signature = of_arrays_too(signature)
     if passes_on(function):
         behind = operation_behind(name)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 from undertow.jit import annotations as annotations
 
+TracerWarning: Any
 Attribute: Any
 ScriptFunction: Any
 CompilationUnit: Any

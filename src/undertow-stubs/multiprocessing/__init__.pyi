@@ -2,6 +2,7 @@
 
 from multiprocessing import reduction as _reduction_
 from typing import Any
+from undertow.multiprocessing.reductions import init_reductions as init_reductions
 from undertow.multiprocessing.spawn import ProcessContext as ProcessContext
 from undertow.multiprocessing.spawn import ProcessContext as _ProcessContext_
 from undertow.multiprocessing.spawn import ProcessExitedException as ProcessExitedException

@@ -25,6 +25,9 @@ class Stage(enum.Enum):
     STEPPED = 2
 
 
+OptState = Stage  # PyTorch's name
+
+
 class GradScaler:
     """Scales the loss, so that gradients in float16 do not become zero, and the gradients back before they are used.
 

@@ -132,13 +132,23 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly mode looks for nan; True, its default, while the mode is off."""
+    """Whether anomaly mode looks for nan; True, its default, while the mode is off.
+
+    >>> import undertow as ut
+    >>> ut.is_anomaly_check_nan_enabled()
+    True
+    """
     wanted = anomaly()
     return wanted is None or wanted.check_nan
 
 
 def is_anomaly_check_inf_enabled() -> bool:
-    """Whether anomaly mode looks for infinities, too."""
+    """Whether anomaly mode looks for infinities, too.
+
+    >>> import undertow as ut
+    >>> ut.autograd.is_anomaly_check_inf_enabled()
+    False
+    """
     wanted = anomaly()
     return wanted is not None and wanted.check_inf
 

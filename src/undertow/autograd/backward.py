@@ -21,7 +21,7 @@ from undertow.graph.end_nodes import Identity
 from undertow.graph.history import recorded_edge
 from undertow.graph.hooks import retain_at
 from undertow.graph.node import Node, OutputEdge, space_of
-from undertow.modes import current
+from undertow.modes import current, enable_grad
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Size, Tensor
 
@@ -392,8 +392,10 @@ def _grad_of_batch(
     keep, create_graph, allow_unused, materialize_grads = chosen
     below = [t._value for t in targets]
     remaining = with_beneath(current().intercept, active().without(level))
+    with enable_grad():  # moving the batch of a root to the front is a part of its history
+        fronts = [level.front(root) for root in roots]
     found = under(
-        remaining, grad, [level.front(r) for r in roots], below, [level.front(g) for g in grads],
+        remaining, grad, fronts, below, [level.front(g) for g in grads],
         keep, create_graph, True, allow_unused, False, materialize_grads,
     )  # fmt: skip
     return tuple([None if g is None else level.wrap(g, t._dim) for g, t in zip(found, targets, strict=True)])

@@ -29,7 +29,14 @@ from undertow.tensor import Tensor, display
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` returns: the tensor without its tangent, and the tangent (or None)."""
+    """What `unpack_dual` returns: the tensor without its tangent, and the tangent (or None).
+
+    >>> import undertow as ut
+    >>> fw = ut.autograd.forward_ad
+    >>> with fw.dual_level():
+    ...     print(fw.unpack_dual(fw.make_dual(ut.ones(1), ut.ones(1)) * 3))
+    UnpackedDualTensor(primal=tensor([3.]), tangent=tensor([3.]))
+    """
 
     primal: Tensor
     tangent: Tensor | None
@@ -51,14 +58,28 @@ def __getattr__(name: str) -> Any:
 
 
 def enter_dual_level(*, track_tangent_grad: bool = True) -> int:
-    """Enter a level, inside of those there are, and return its number. Prefer `with dual_level()`."""
+    """Enter a level, inside of those there are, and return its number. Prefer `with dual_level()`.
+
+    >>> import undertow as ut
+    >>> fw = ut.autograd.forward_ad
+    >>> level = fw.enter_dual_level()
+    >>> fw.make_dual(ut.ones(1), ut.ones(1)).shape
+    undertow.Size([1])
+    >>> fw.exit_dual_level(level=level)
+    """
     level = DualLevel(current_level() + 1, track_tangent_grad)
     set_state(entered(current(), level, "duals"))
     return level.number
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Leave the innermost level; all tangents of it are gone."""
+    """Leave the innermost level; all tangents of it are gone.
+
+    >>> import undertow as ut
+    >>> fw = ut.autograd.forward_ad
+    >>> level = fw.enter_dual_level()
+    >>> fw.exit_dual_level(level=level)
+    """
     last = _innermost(current_level() if level is None else level)
     set_state(left(current(), last))
     last.close()

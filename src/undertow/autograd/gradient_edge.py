@@ -13,6 +13,12 @@ class GradientEdge(NamedTuple):
     """A node and the number of its output; usable wherever grad() and backward() take a tensor.
 
     It owns the node, so the graph stays alive although the tensor is gone.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> edge = ut.autograd.graph.get_gradient_edge(2 * x)
+    >>> edge.node.name(), edge.output_nr
+    ('MulBackward0', 0)
     """
 
     node: Node

@@ -14,8 +14,9 @@ from undertow.autograd.saved_tensors import disable_saved_tensors_hooks as disab
 from undertow.autograd.saved_tensors import make_saved_tensor as make_saved_tensor
 from undertow.autograd.saved_tensors import save_on_cpu as save_on_cpu
 from undertow.autograd.saved_tensors import saved_tensors_hooks as saved_tensors_hooks
+from undertow.engine.dependencies import execution_order
 from undertow.engine.devices import set_warn_on_accumulate_grad_stream_mismatch
-from undertow.engine.engine import engine, execution_order
+from undertow.engine.engine import engine
 from undertow.engine.parallel_branches import set_parallel_branches
 from undertow.engine.tasks import GraphTask, current_task
 from undertow.engine.validate import conform, expected
@@ -73,6 +74,11 @@ def call_node(node: _node.Node, *grads: Any) -> Any:
 
     Returns one gradient, or a tuple if the operation has several differentiable inputs. Saved values are kept, and
     hooks do not run: they belong to backward passes.
+
+    >>> import undertow as ut
+    >>> y = 2 * ut.ones(2, requires_grad=True)
+    >>> ut.autograd.graph.call_node(y.grad_fn, ut.ones(2))
+    (tensor([2., 2.]), None)
     """
     expected_count = len(node._input_metadata)
     if len(grads) != expected_count:
@@ -112,13 +118,29 @@ def current_node() -> _node.Node | None:
 
 
 def current_graph_task_id() -> int:
-    """The number of the backward pass running in this thread, or -1."""
+    """The number of the backward pass running in this thread, or -1.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> _ = y.register_hook(lambda g: print(ut.autograd.graph.current_graph_task_id() >= 0))
+    >>> y.backward()
+    True
+    """
     task = current_task()
     return -1 if task is None else task.id
 
 
 def is_graph_kept() -> bool:
-    """Whether the running backward pass keeps the graph."""
+    """Whether the running backward pass keeps the graph.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> _ = y.register_hook(lambda g: print(ut.autograd.graph.is_graph_kept()))
+    >>> y.backward()
+    False
+    """
     task = current_task()
     if task is None:
         raise RuntimeError("is_graph_kept should only be called during the backward pass")
@@ -126,7 +148,15 @@ def is_graph_kept() -> bool:
 
 
 def will_execute_node(node: Any) -> bool:
-    """Whether the running backward pass has run, or will run, `node`, or captures a gradient on its way into it."""
+    """Whether the running backward pass has run, or will run, `node`, or captures a gradient on its way into it.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> _ = y.register_hook(lambda g: print(ut.autograd.graph.will_execute_node(y.grad_fn)))
+    >>> y.backward()
+    True
+    """
     task = current_task()
     if not isinstance(node, _node.Node):
         raise RuntimeError(f"will_execute_node expects an grad_fn, but got {type(node).__name__}")
@@ -146,7 +176,17 @@ def will_execute_node(node: Any) -> bool:
 
 
 def current_graph_task_execution_order() -> list[_node.Node]:
-    """The nodes of the running backward pass in the order they run in; needs multithreading switched off."""
+    """The nodes of the running backward pass in the order they run in; needs multithreading switched off.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> y = 2 * x
+    >>> order = ut.autograd.graph.current_graph_task_execution_order
+    >>> _ = y.register_hook(lambda g: print([node.name() for node in order()]))
+    >>> with ut.autograd.set_multithreading_enabled(False):
+    ...     y.backward()
+    ['MulBackward0', 'undertow::autograd::AccumulateGrad']
+    """
     task = current_task()
     if task is None:
         raise RuntimeError("current_graph_task_execution_order should only be called during the backward pass")

@@ -18,7 +18,8 @@ from undertow.graph.node import Node, next_sequence_nr
 from undertow.modes import Interceptor, current
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, without_history
 from undertow.tensor.extra import INFERENCE_EXTRA
-from undertow.tensor.tensor import requires_grad
+from undertow.tensor.subclasses import as_class, class_of
+from undertow.tensor.tensor import SUBCLASSES, requires_grad
 
 # ---- requires_grad
 
@@ -194,7 +195,8 @@ def detached(tensor: Tensor) -> Tensor:
     """`detach` for the library's own ends: operation modes are not shown it."""
     if type(tensor) is BatchedTensor:
         return BatchedTensor(detached(tensor._value), tensor._dim, tensor._level)
-    return without_history(tensor)
+    alias = without_history(tensor)
+    return alias if not SUBCLASSES or type(tensor) is Tensor else as_class(alias, class_of((tensor,)))
 
 
 def detach_(self: Tensor) -> Tensor:

@@ -61,3 +61,9 @@ def devices_in_use() -> bool:
     """Whether any device but the CPU has ever been used."""
     cuda = sys.modules.get("undertow.backend.cuda")
     return _meta is not None or bool(simulated._namespaces) or (cuda is not None and bool(cuda._namespaces))
+
+
+def gpus_in_use() -> list[ArrayNamespace]:
+    """The array functions of the GPUs that have been used."""
+    cuda = sys.modules.get("undertow.backend.cuda")
+    return [] if cuda is None else [space for _, space in sorted(cuda._namespaces.items())]

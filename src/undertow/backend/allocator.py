@@ -37,7 +37,12 @@ def set_cpu_allocator(kind: str) -> None:
 
 
 def get_cpu_allocator() -> str:
-    """The name of what large arrays get their memory from: see `set_cpu_allocator`."""
+    """The name of what large arrays get their memory from: see `set_cpu_allocator`.
+
+    >>> import undertow as ut
+    >>> ut.get_cpu_allocator() in ("default", "caching")
+    True
+    """
     return _chosen[0]
 
 

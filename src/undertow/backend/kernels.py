@@ -54,6 +54,8 @@ norm_rows_gradient = kernel("norm_rows_gradient")
 norm_channels = kernel("norm_channels")
 #: (g, x, groups, mean, rstd, weight, needs) -> gradients of x, weight and bias
 norm_channels_gradient = kernel("norm_channels_gradient")
+#: (g, mask, scale) -> g * scale where the mask is set, 0 elsewhere
+dropout_gradient = kernel("dropout_gradient")
 #: (x, whether by the curve of tanh) -> gelu(x); and its gradient, with g before x
 gelu = kernel("gelu")
 gelu_gradient = kernel("gelu_gradient")
@@ -113,7 +115,7 @@ leaky = kernel("leaky")
 #: (x, dim, whether from the end) -> running sums
 running_sums = kernel("running_sums")
 #: on other devices alone: (query, key, value, whether causal, scale) -> (attention, logs of the sums); (g, needs,
-#: query, key, value, logs, whether causal, scale) -> its gradients
+#: query, key, value, result, logs, whether causal, scale) -> its gradients
 attention = kernel("attention")
 attention_gradients = kernel("attention_gradients")
 #: (rows, whether descending, wanted, rank or -1) -> the places of their elements in order, or that of one rank

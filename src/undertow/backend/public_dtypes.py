@@ -34,6 +34,10 @@ class dtype:
     """A dtype. There is one object for each, so `x.dtype is undertow.float32` can be asked.
 
     `undertow.dtype("float32")`, and with whatever else NumPy takes for a dtype, is that object.
+
+    >>> import undertow as ut
+    >>> isinstance(ut.float32, ut.dtype)
+    True
     """
 
     __slots__ = ("__weakref__", "_hash", "dtype", "is_complex", "is_floating_point", "is_signed", *_COPIED)

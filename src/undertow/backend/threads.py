@@ -25,6 +25,9 @@ def set_num_threads(number: int) -> None:
     """Let matrix products, and what is computed over large arrays, take this many threads.
 
     For the products this needs threadpoolctl; without it, a warning says what else to do.
+
+    >>> import undertow as ut
+    >>> ut.set_num_threads(ut.get_num_threads())
     """
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(number).__name__}")

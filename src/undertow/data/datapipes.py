@@ -47,13 +47,39 @@ class IterDataPipe(_Chained, IterableDataset):
 
 
 class MapDataPipe(_Chained, Dataset):
-    """Examples by their keys, from another pipe perhaps."""
+    """Examples by their keys, from another pipe perhaps.
+
+    >>> import undertow as ut
+    >>> class Squares(ut.data.MapDataPipe):
+    ...     def __getitem__(self, key):
+    ...         return key * key
+    ...
+    ...     def __len__(self):
+    ...         return 3
+    >>> [Squares()[k] for k in range(3)]
+    [0, 1, 4]
+    """
 
     functions: ClassVar[dict[str, Any]] = {}
 
 
 def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Callable[[type[Pipe]], type[Pipe]]:
-    """Let a class of pipes be a method of all others, by this name."""
+    """Let a class of pipes be a method of all others, by this name.
+
+    >>> import undertow as ut
+    >>> @ut.data.functional_datapipe("squared")
+    ... class Squared(ut.data.IterDataPipe):
+    ...     def __init__(self, source):
+    ...         self.source = source
+    ...
+    ...     def __iter__(self):
+    ...         return (value * value for value in self.source)
+    >>> class Numbers(ut.data.IterDataPipe):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(Numbers().squared())
+    [0, 1, 4]
+    """
 
     def register(cls: type[Pipe]) -> type[Pipe]:
         base = IterDataPipe if issubclass(cls, IterDataPipe) else MapDataPipe

@@ -15,6 +15,15 @@ class Progress:
     a pipe, ten lines are written in all (without a total: one each time the number of steps has doubled).
 
     unit  the name of what is counted, which is shown with its rate: "12.0 batches/s"
+
+    >>> import undertow as ut
+    >>> import io
+    >>> out = io.StringIO()
+    >>> bar = ut.data.Progress(2, out)
+    >>> bar.update(1)
+    >>> bar.update(2, "loss 0.5")
+    >>> out.getvalue().split()[:3]
+    ['step', '1/2', '1']
     """
 
     def __init__(self, total: int | None, stream: TextIO, interval: float = 0.05, unit: str = "") -> None:

@@ -32,6 +32,10 @@ class WorkerInfo:
                      among them: see `in_turn`
     seed, generator  of the worker's random numbers: in its thread, this generator is the default one
     dataset          the worker's dataset: of an IterableDataset, a copy of its own
+
+    >>> import undertow as ut
+    >>> ut.data.WorkerInfo(0, 2, 7, [1, 2]).num_workers
+    2
     """
 
     def __init__(self, id: int, num_workers: int, seed: int, dataset: Any) -> None:

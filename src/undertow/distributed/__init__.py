@@ -95,32 +95,50 @@ group_methods.install()
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is installed."""
+    """Whether mpi4py is installed.
+
+    Example: `dist.is_mpi_available()`
+    """
     return is_available()
 
 
 def is_gloo_available() -> bool:
-    """Whether PyTorch's library for CPUs is there: no, MPI does its work."""
+    """Whether PyTorch's library for CPUs is there: no, MPI does its work.
+
+    Example: `dist.is_gloo_available()`
+    """
     return False
 
 
 def is_nccl_available() -> bool:
-    """Whether NVIDIA's library for GPUs is there: no."""
+    """Whether NVIDIA's library for GPUs is there: no.
+
+    Example: `dist.is_nccl_available()`
+    """
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher that can restart the processes started this one."""
+    """Whether a launcher that can restart the processes started this one.
+
+    Example: `dist.is_torchelastic_launched()`
+    """
     return "TORCHELASTIC_RESTART_COUNT" in os.environ
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether exchanges can go by it."""
+    """Whether exchanges can go by it.
+
+    Example: `dist.is_backend_available('mpi')`
+    """
     return backend == "mpi" and is_available()
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """The number that the launcher has given to this process on its machine."""
+    """The number that the launcher has given to this process on its machine.
+
+    Example: `dist.get_node_local_rank(fallback_rank=0)`
+    """
     rank = told("LOCAL_RANK")
     if rank is not None:
         return int(rank)

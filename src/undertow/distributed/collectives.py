@@ -99,7 +99,10 @@ def one(request: Any) -> Iterator[list[Any]]:
 
 
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Let every process have the sum (or what `op` says) of the tensors of all, in the tensor itself."""
+    """Let every process have the sum (or what `op` says) of the tensors of all, in the tensor itself.
+
+    Example: `dist.all_reduce(ut.ones(2), op=dist.ReduceOp.SUM)`
+    """
     members = resolve(group, "all_reduce")
     if members is None:
         return None
@@ -133,7 +136,10 @@ def all_reduce_sparse(tensor: Tensor, op: ReduceOp, group: ProcessGroup) -> Iter
 def all_reduce_coalesced(
     tensors: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`all_reduce` of several tensors as one message, or one for each dtype."""
+    """`all_reduce` of several tensors as one message, or one for each dtype.
+
+    Example: `dist.all_reduce_coalesced([ut.ones(2), ut.ones(3)])`
+    """
     members = resolve(group, "all_reduce_coalesced")
     if members is None:
         return None
@@ -168,7 +174,10 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Let the process `dst` have the sum (or what `op` says) of the tensors of all; the others' stay as they are."""
+    """Let the process `dst` have the sum (or what `op` says) of the tensors of all; the others' stay as they are.
+
+    Example: `dist.reduce(ut.ones(2), dst=0)`
+    """
     members = resolve(group, "reduce")
     if members is None:
         return None
@@ -190,7 +199,10 @@ def reduce(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """The sum of all inputs, cut into one part for each process: its part goes into `output`."""
+    """The sum of all inputs, cut into one part for each process: its part goes into `output`.
+
+    Example: `dist.reduce_scatter_tensor(ut.empty(2), ut.ones(2 * dist.get_world_size()))`
+    """
     members = resolve(group, "reduce_scatter_tensor")
     if members is None:
         return None
@@ -209,7 +221,10 @@ def reduce_scatter_tensor(
 def reduce_scatter(
     output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """The same, with the parts as a list of tensors."""
+    """The same, with the parts as a list of tensors.
+
+    Example: `dist.reduce_scatter(ut.empty(2), [ut.ones(2) for _ in range(dist.get_world_size())])`
+    """
     members = resolve(group, "reduce_scatter")
     if members is None:
         return None
@@ -224,7 +239,10 @@ def reduce_scatter(
 def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Let every process have what the tensor of the process `src` holds."""
+    """Let every process have what the tensor of the process `src` holds.
+
+    Example: `dist.broadcast(ut.ones(2), src=0)`
+    """
     members = resolve(group, "broadcast")
     if members is None:
         return None
@@ -237,7 +255,10 @@ def broadcast(
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """The tensors of all processes, one behind the other or stacked, as the shape of `output_tensor` says."""
+    """The tensors of all processes, one behind the other or stacked, as the shape of `output_tensor` says.
+
+    Example: `dist.all_gather_into_tensor(ut.empty(2 * dist.get_world_size()), ut.ones(2))`
+    """
     members = resolve(group, "all_gather_into_tensor")
     if members is None:
         return None
@@ -252,7 +273,10 @@ def all_gather_into_tensor(
 
 
 def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
-    """The tensors of all processes, each in one of the list."""
+    """The tensors of all processes, each in one of the list.
+
+    Example: `dist.all_gather([ut.empty(2) for _ in range(dist.get_world_size())], ut.ones(2))`
+    """
     members = resolve(group, "all_gather")
     if members is None:
         return None
@@ -275,7 +299,10 @@ def all_gather_coalesced(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
-    """`all_gather` of several tensors as one message: one list for each process, with a tensor for each of its own."""
+    """`all_gather` of several tensors as one message: one list for each process, with a tensor for each of its own.
+
+    Example: `dist.all_gather_coalesced([[ut.empty(2)] for _ in range(dist.get_world_size())], [ut.ones(2)])`
+    """
     members = resolve(group, "all_gather_coalesced")
     if members is None:
         return None
@@ -307,7 +334,10 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """The tensors of all processes, in the list of the process `dst`; the others give none."""
+    """The tensors of all processes, in the list of the process `dst`; the others give none.
+
+    Example: `dist.gather(ut.ones(2), list(ut.empty(dist.get_world_size(), 2)) if dist.get_rank() == 0 else None)`
+    """
     members = resolve(group, "gather")
     if members is None:
         return None
@@ -336,7 +366,10 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """One tensor of the list of the process `src` for each; the others give none."""
+    """One tensor of the list of the process `src` for each; the others give none.
+
+    Example: `dist.scatter(ut.empty(2), dist.get_world_size() * [ut.ones(2)] if dist.get_rank() == 0 else None)`
+    """
     members = resolve(group, "scatter")
     if members is None:
         return None
@@ -374,6 +407,8 @@ def all_to_all_single(
     """Cut `input` along its first dimension, a part for each process, and put the parts that come behind each other.
 
     *_split_sizes  how many rows each part has; the same for all if not given
+
+    Example: `dist.all_to_all_single(ut.empty(dist.get_world_size()), ut.arange(float(dist.get_world_size())))`
     """
     members = resolve(group, "all_to_all_single")
     if members is None:
@@ -409,7 +444,10 @@ def part_bytes(name: str, array: Array, sizes: Sequence[int] | None, count: int)
 def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Give each process one tensor of the list, and put what comes into those of the other; sizes may differ."""
+    """Give each process one tensor of the list, and put what comes into those of the other; sizes may differ.
+
+    Example: `dist.all_to_all(list(ut.empty(dist.get_world_size(), 1)), dist.get_world_size() * [ut.ones(1)])`
+    """
     members = resolve(group, "all_to_all")
     if members is None:
         return None
@@ -441,7 +479,10 @@ def all_to_all(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Wait until all processes of the group have come here."""
+    """Wait until all processes of the group have come here.
+
+    Example: `dist.barrier()`
+    """
     members = resolve(group, "barrier")
     if members is None:
         return None
@@ -454,6 +495,8 @@ def monitored_barrier(
     """A barrier that says which processes have not come within the limit of time.
 
     wait_all_ranks  name all of them, and not the first only
+
+    Example: `dist.monitored_barrier()`
     """
     members = resolve(group, "monitored_barrier")
     if members is None:

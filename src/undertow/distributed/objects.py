@@ -52,7 +52,10 @@ def everybodys(what: str, value: Any, group: ProcessGroup) -> list[Any]:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Put the objects of all processes into the list, which has a place for each."""
+    """Put the objects of all processes into the list, which has a place for each.
+
+    Example: `dist.all_gather_object([None] * dist.get_world_size(), {'rank': dist.get_rank()})`
+    """
     members = resolve(group, "all_gather_object")
     if members is not None:
         object_list[:] = everybodys("all_gather_object", obj, members)
@@ -65,7 +68,10 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    """Put the objects of all processes into the list of the process `dst`."""
+    """Put the objects of all processes into the list of the process `dst`.
+
+    Example: `dist.gather_object('mine', [None] * dist.get_world_size() if dist.get_rank() == 0 else None)`
+    """
     members = resolve(group, "gather_object")
     if members is None:
         return
@@ -80,7 +86,10 @@ def gather_object(
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
-    """Put the objects of the process `src` into everybody's list, which has as many places."""
+    """Put the objects of the process `src` into everybody's list, which has as many places.
+
+    Example: `dist.broadcast_object_list([{'lr': 0.1}], src=0)`
+    """
     members = resolve(group, "broadcast_object_list")
     if members is None:
         return
@@ -101,7 +110,10 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    """Put one object of the list of the process `src` into the first place of everybody's list."""
+    """Put one object of the list of the process `src` into the first place of everybody's list.
+
+    Example: `dist.scatter_object_list([None], ['yours'] * dist.get_world_size() if dist.get_rank() == 0 else None)`
+    """
     members = resolve(group, "scatter_object_list")
     if members is None:
         return
@@ -133,7 +145,10 @@ def padded(raw: Array, size: int) -> Array:
 
 
 def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: Any = None, device: Any = None) -> None:
-    """Send a list of objects to another process."""
+    """Send a list of objects to another process.
+
+    Example: `dist.send_object_list([{'step': 3}], dst=1)`
+    """
     members = resolve(group, "send_object_list")
     if members is None:
         return
@@ -143,7 +158,10 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
 
 
 def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None) -> int:
-    """Receive a list of objects into one that has as many places; the rank that sent it."""
+    """Receive a list of objects into one that has as many places; the rank that sent it.
+
+    Example: `dist.recv_object_list([None], src=0)`
+    """
     members = resolve(group, "recv_object_list")
     if members is None:
         return -1

@@ -77,7 +77,10 @@ def other(what: str, group: ProcessGroup, rank: int | None, group_rank: int | No
 def isend(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> Message | None:
-    """Send a tensor; it must not be changed before the message has been waited for."""
+    """Send a tensor; it must not be changed before the message has been waited for.
+
+    Example: `dist.isend(ut.ones(2), dst=1).wait()`
+    """
     members = resolve(group, "isend")
     if members is None:
         return None
@@ -90,7 +93,10 @@ def isend(
 def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> Message | None:
-    """Receive a tensor, from any process if none is named."""
+    """Receive a tensor, from any process if none is named.
+
+    Example: `dist.irecv(ut.empty(2), src=0).wait()`
+    """
     members = resolve(group, "irecv")
     if members is None:
         return None
@@ -103,14 +109,20 @@ def irecv(
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
-    """Send a tensor, and wait until it may be changed again."""
+    """Send a tensor, and wait until it may be changed again.
+
+    Example: `dist.send(ut.ones(2), dst=1)`
+    """
     message = isend(tensor, dst, group, tag, group_dst)
     if message is not None:
         message.wait()
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """Receive a tensor, and wait for it; the rank that sent it, or -1 where this process is not in the group."""
+    """Receive a tensor, and wait for it; the rank that sent it, or -1 where this process is not in the group.
+
+    Example: `dist.recv(ut.empty(2), src=0)`
+    """
     message = irecv(tensor, src, group, tag, group_src)
     if message is None:
         return -1

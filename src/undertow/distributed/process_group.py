@@ -38,6 +38,8 @@ class ProcessGroup:
     ranks         the ranks of its members among all processes
     backend       the name that the program called MPI by
     allow_pickle  whether exchanges of objects may be of any class
+
+    Example: `dist.group.WORLD.size()`
     """
 
     backend = "mpi"
@@ -174,7 +176,10 @@ _world: ProcessGroup | None = None
 
 
 class GroupMember:
-    """Stands for a group in what `new_group` returns to processes that do not belong to it."""
+    """Stands for a group in what `new_group` returns to processes that do not belong to it.
+
+    Example: `dist.group.WORLD.rank()`
+    """
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER = -100
@@ -184,12 +189,18 @@ group = GroupMember
 
 
 def is_available() -> bool:
-    """Whether processes can be joined: mpi4py is installed."""
+    """Whether processes can be joined: mpi4py is installed.
+
+    Example: `dist.is_available()`
+    """
     return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_initialized() -> bool:
-    """Whether this process belongs to a group."""
+    """Whether this process belongs to a group.
+
+    Example: `dist.is_initialized()`
+    """
     return _world is not None
 
 
@@ -213,6 +224,8 @@ def init_process_group(
     world_size, rank  only compared with what MPI says, as what launchers put into the environment is
     allow_pickle      let exchanges of objects take objects of any class. Whoever sends one can then run anything in the
                       process that receives it: only for programs that trust all their processes
+
+    Example: `dist.init_process_group('mpi')`
     """
     global _world
     if _world is not None:
@@ -240,7 +253,10 @@ def init_process_group(
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Leave a group; that of all processes if none is given. `init_process_group` may be called again."""
+    """Leave a group; that of all processes if none is given. `init_process_group` may be called again.
+
+    Example: `dist.destroy_process_group()`
+    """
     global _world
     if group is None or group is _world:
         world()
@@ -275,36 +291,54 @@ def resolve(group: Any, what: str) -> ProcessGroup | None:
 
 
 def get_rank(group: Any = None) -> int:
-    """The place of this process in a group, or -1."""
+    """The place of this process in a group, or -1.
+
+    Example: `dist.get_rank()`
+    """
     if group == GroupMember.NON_GROUP_MEMBER:
         return -1
     return (world() if group is None else group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
-    """How many processes a group has, or -1 if this one is not among them."""
+    """How many processes a group has, or -1 if this one is not among them.
+
+    Example: `dist.get_world_size()`
+    """
     if group == GroupMember.NON_GROUP_MEMBER:
         return -1
     return (world() if group is None else group).size()
 
 
 def get_backend(group: Any = None) -> str:
-    """What exchanges go by, in the word of the program: "mpi", or "gloo" if it has called it so."""
+    """What exchanges go by, in the word of the program: "mpi", or "gloo" if it has called it so.
+
+    Example: `dist.get_backend()`
+    """
     return (world() if group is None else group).name()
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
-    """The ranks of a group's members among all processes."""
+    """The ranks of a group's members among all processes.
+
+    Example: `dist.get_process_group_ranks(None)`
+    """
     return list((world() if group is None else group).ranks)
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The place in the group of a rank among all processes."""
+    """The place in the group of a rank among all processes.
+
+    Example: `dist.get_group_rank(dist.group.WORLD, 0)`
+    """
     return group.member(global_rank, "get_group_rank")
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The rank among all processes of a place in the group."""
+    """The rank among all processes of a place in the group.
+
+    Example: `dist.get_global_rank(dist.group.WORLD, 0)`
+    """
     if not 0 <= group_rank < group.size():
         raise ValueError(f"get_global_rank: group rank {group_rank} is not part of group {group.group_name!r}")
     return group.ranks[group_rank]
@@ -321,6 +355,8 @@ def new_group(
     """A group of some of the processes. All processes call it, in the same order, also those that will not be in it.
 
     ranks  its members among all processes; all of them if it is not given
+
+    Example: `dist.new_group([0])`
     """
     whole = world()
     chosen = list(range(whole.size())) if ranks is None else sorted(ranks)

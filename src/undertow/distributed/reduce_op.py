@@ -19,7 +19,10 @@ RING_FROM, RING_UP_TO = 128 * 1024, 16
 
 
 class ReduceOp(enum.Enum):
-    """What `all_reduce` and its kin do with the tensors of all processes, element by element."""
+    """What `all_reduce` and its kin do with the tensors of all processes, element by element.
+
+    Example: `dist.all_reduce(ut.ones(2), op=dist.ReduceOp.MAX)`
+    """
 
     SUM = "SUM"
     AVG = "AVG"

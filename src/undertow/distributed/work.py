@@ -31,7 +31,10 @@ abandoned: list[Any] = []
 
 
 class Work:
-    """An exchange that is under way; what a call with `async_op=True` returns."""
+    """An exchange that is under way; what a call with `async_op=True` returns.
+
+    Example: `dist.all_reduce(ut.ones(2), async_op=True).wait()`
+    """
 
     def __init__(
         self, group: ProcessGroup, what: str, steps: Iterator[Any], result: Any, given: Sequence[Array] = ()

@@ -4,41 +4,25 @@ from typing import TYPE_CHECKING
 
 from undertow.distributions import constraints as constraints
 from undertow.distributions import transforms as transforms
-from undertow.distributions.constraint_registry import biject_to, transform_to
-from undertow.distributions.continuous import (
-    Cauchy,
-    Exponential,
-    Gumbel,
-    HalfNormal,
-    Laplace,
-    Normal,
-    Uniform,
-)
-from undertow.distributions.discrete import (
-    Bernoulli,
-    Binomial,
+from undertow.distributions.categorical import (
     Categorical,
-    Geometric,
+    Multinomial,
     OneHotCategorical,
     OneHotCategoricalStraightThrough,
-    Poisson,
 )
+from undertow.distributions.constraint_registry import biject_to, transform_to
+from undertow.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from undertow.distributions.discrete import Bernoulli, Binomial, Geometric, NegativeBinomial, Poisson
 from undertow.distributions.distribution import Distribution
 from undertow.distributions.divergence import kl_divergence, register_kl
 from undertow.distributions.exponential_family import ExponentialFamily
-from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma, StudentT
-from undertow.distributions.joint import Independent, MultivariateNormal
+from undertow.distributions.gammas import Beta, Chi2, Dirichlet, FisherSnedecor, Gamma, StudentT
+from undertow.distributions.independent import Independent
 from undertow.distributions.log_normal import LogNormal
-from undertow.distributions.mixtures import MixtureSameFamily, Multinomial, NegativeBinomial
-from undertow.distributions.power_laws import HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
-from undertow.distributions.rarer import (
-    FisherSnedecor,
-    GeneralizedPareto,
-    LKJCholesky,
-    LowRankMultivariateNormal,
-    VonMises,
-    Wishart,
-)
+from undertow.distributions.mixture import MixtureSameFamily
+from undertow.distributions.multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
+from undertow.distributions.power_laws import GeneralizedPareto, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from undertow.distributions.random_matrices import LKJCholesky, Wishart
 from undertow.distributions.relaxed import (
     ContinuousBernoulli,
     LogisticNormal,
@@ -68,6 +52,7 @@ from undertow.distributions.transforms import (
     TransformedDistribution,
     identity_transform,
 )
+from undertow.distributions.von_mises import VonMises
 from undertow.torch_names import missing as _absent
 from undertow.torch_names import module_aliases as _module_aliases
 

@@ -13,7 +13,12 @@ from undertow import ops
 
 
 class Constraint:
-    """A condition on tensors; `event_dim` dimensions at the end are judged together."""
+    """A condition on tensors; `event_dim` dimensions at the end are judged together.
+
+    >>> import undertow as ut
+    >>> ut.distributions.constraints.positive.check(ut.tensor([-1.0, 2.0]))
+    tensor([False,  True])
+    """
 
     is_discrete: Any = False
     event_dim: Any = 0

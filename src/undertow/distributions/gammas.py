@@ -1,4 +1,4 @@
-"""Distributions made of gamma variables: Gamma, Chi2, Beta, Dirichlet, Student's t."""
+"""Distributions made of gamma variables: Gamma, Chi2, Beta, Dirichlet, Student's t, Fisher's F."""
 
 from __future__ import annotations
 
@@ -307,3 +307,47 @@ class StudentT(Distribution):
         df, more = self.df, 0.5 * (self.df + 1)
         log_beta = ops.lgamma(0.5 * df) + math.lgamma(0.5) - ops.lgamma(more)
         return ops.log(self.scale) + more * (ops.digamma(more) - ops.digamma(0.5 * df)) + 0.5 * ops.log(df) + log_beta
+
+
+class FisherSnedecor(Distribution):
+    """The ratio of two variances, with df1 and df2 degrees of freedom.
+
+    >>> import undertow as ut
+    >>> ut.distributions.FisherSnedecor(ut.tensor([2.0]), ut.tensor([4.0])).mean
+    tensor([2.])
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"df1": constraints.positive, "df2": constraints.positive}
+    support: Any = constraints.positive
+    has_rsample = True
+
+    def __init__(self, df1: Any, df2: Any, validate_args: Any = None) -> None:
+        self.df1, self.df2 = broadcast_all(df1, df2)
+        super().__init__(self.df1.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Any:
+        df2 = ops.where(self.df2 > 2, self.df2, ops.full_like(self.df2, math.nan))
+        return df2 / (df2 - 2)
+
+    @property
+    def mode(self) -> Any:
+        mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
+        return ops.where(self.df1 > 2, mode, ops.full_like(mode, math.nan))
+
+    @property
+    def variance(self) -> Any:
+        df2 = ops.where(self.df2 > 4, self.df2, ops.full_like(self.df2, math.nan))
+        return 2 * df2**2 * (self.df1 + df2 - 2) / (self.df1 * (df2 - 2) ** 2 * (df2 - 4))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        tiny = float(self.df1._xp.finfo(self.df1.dtype.dtype).tiny)
+        first = Gamma(self.df1 / 2, self.df1 / 2).rsample(sample_shape)
+        second = ops.clamp(Gamma(self.df2 / 2, self.df2 / 2).rsample(sample_shape), min=tiny)
+        return ops.clamp(first / second, min=tiny)
+
+    def log_prob(self, value: Any) -> Any:
+        self._validate_sample(value)
+        a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
+        constant = (a + b).lgamma() - a.lgamma() - b.lgamma()
+        return constant + a * ratio.log() + (a - 1) * value.log() - (a + b) * ops.log1p(ratio * value)

@@ -8,14 +8,20 @@ from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.continuous import Normal
-from undertow.distributions.elementary_transforms import ExpTransform, TransformedDistribution
+from undertow.distributions.elementary_transforms import ExpTransform
+from undertow.distributions.transformed_distribution import TransformedDistribution
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
 
 class LogNormal(TransformedDistribution):
-    """exp of a normal variable with mean `loc` and standard deviation `scale`."""
+    """exp of a normal variable with mean `loc` and standard deviation `scale`.
+
+    >>> import undertow as ut
+    >>> ut.distributions.LogNormal(0.0, 1.0).mean
+    tensor(1.6487)
+    """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 

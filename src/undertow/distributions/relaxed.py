@@ -8,18 +8,15 @@ from typing import Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
+from undertow.distributions.categorical import Categorical
+from undertow.distributions.composed_transforms import ComposeTransform
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.continuous import Normal
-from undertow.distributions.discrete import Categorical
 from undertow.distributions.distribution import Distribution, broadcast_all, clamp_probs
-from undertow.distributions.elementary_transforms import (
-    ComposeTransform,
-    ExpTransform,
-    SigmoidTransform,
-    TransformedDistribution,
-)
-from undertow.distributions.more_transforms import StickBreakingTransform
+from undertow.distributions.elementary_transforms import ExpTransform, SigmoidTransform
+from undertow.distributions.transformed_distribution import TransformedDistribution
 from undertow.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
+from undertow.distributions.vector_transforms import StickBreakingTransform
 
 
 def uniform_inside(like: Any, shape: Sequence[int]) -> Any:

@@ -1,30 +1,32 @@
 """All transforms, in one module, as PyTorch has them."""
 
-from undertow.distributions.elementary_transforms import (
-    AffineTransform,
-    ComposeTransform,
-    ExpTransform,
-    SigmoidTransform,
-    TanhTransform,
-    Transform,
-    TransformedDistribution,
-)
-from undertow.distributions.elementary_transforms import InverseTransform as _InverseTransform
-from undertow.distributions.more_transforms import (
-    AbsTransform,
+from undertow.distributions.composed_transforms import (
     CatTransform,
-    CorrCholeskyTransform,
-    CumulativeDistributionTransform,
+    ComposeTransform,
     IndependentTransform,
+    StackTransform,
+    identity_transform,
+)
+from undertow.distributions.elementary_transforms import (
+    AbsTransform,
+    AffineTransform,
+    CumulativeDistributionTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+)
+from undertow.distributions.transform import InverseTransform as _InverseTransform
+from undertow.distributions.transform import Transform
+from undertow.distributions.transformed_distribution import TransformedDistribution
+from undertow.distributions.vector_transforms import (
+    CorrCholeskyTransform,
     LowerCholeskyTransform,
     PositiveDefiniteTransform,
-    PowerTransform,
     ReshapeTransform,
     SoftmaxTransform,
-    SoftplusTransform,
-    StackTransform,
     StickBreakingTransform,
-    identity_transform,
 )
 
 __all__ = [

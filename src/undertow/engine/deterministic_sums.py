@@ -32,5 +32,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` is on."""
+    """Whether `use_deterministic_algorithms` is on.
+
+    >>> import undertow as ut
+    >>> ut.are_deterministic_algorithms_enabled()
+    False
+    """
     return exact_sums.enabled()

@@ -353,7 +353,11 @@ _warn_on_mismatch = [True]
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Whether to warn when a gradient comes to a leaf from another stream than its AccumulateGrad node was made on."""
+    """Whether to warn when a gradient comes to a leaf from another stream than its AccumulateGrad node was made on.
+
+    >>> import undertow as ut
+    >>> ut.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)
+    """
     _warn_on_mismatch[0] = bool(enabled)
 
 

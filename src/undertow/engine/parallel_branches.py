@@ -35,6 +35,9 @@ def set_parallel_branches(threads: int, least_bytes: int = 1 << 20) -> None:
     """Let backward passes run independent branches of CPU graphs on `threads` threads beside the caller's (0: none).
 
     least_bytes  only nodes whose gradient has at least this size go to another thread
+
+    >>> import undertow as ut
+    >>> ut.autograd.graph.set_parallel_branches(0)
     """
     if threads < 0:
         raise ValueError(f"threads must not be negative, got {threads}; 0 leaves all work to the caller's thread")

@@ -15,10 +15,12 @@ from typing import Any
 
 from undertow.backend import devices_in_use
 from undertow.backend.interface import Namespace
+from undertow.engine.dependencies import compute_dependencies, init_to_execute
 from undertow.engine.devices import touches_devices
-from undertow.engine.engine import compute_dependencies, enter_pass, init_to_execute, run_callbacks, run_from
+from undertow.engine.engine import enter_pass, run_callbacks
 from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
+from undertow.engine.loop import run_from
 from undertow.engine.tasks import GraphTask
 from undertow.graph.node import Node, OutputEdge
 

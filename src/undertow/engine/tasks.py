@@ -51,6 +51,11 @@ class ExecInfo:
         self.captures: list[Capture] = []
 
 
+#: what a pass with chosen inputs wants of most nodes
+RUNS = ExecInfo()
+RUNS.needed = True
+
+
 class Dependencies(dict[Node, int]):
     """How many gradients each node of a pass waits for."""
 

@@ -76,7 +76,7 @@ class AccumulateGrad(Node):
                     extra.grad = first
             elif exact_sums.enabled() and exact_sums.add_exactly(variable, old, grad):
                 pass
-            elif old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
+            elif old._array.flags.writeable and fits_in_place(grad, old._array):
                 try:
                     variable._xp.add(old._array, grad, out=old._array)
                 except SparseConversionError:  # a sparse gradient and a dense one: the sum is dense

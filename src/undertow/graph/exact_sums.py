@@ -137,7 +137,7 @@ def add_exactly(leaf: Tensor, old: Tensor, grad: Array) -> bool:
         total = _sum_behind(old, dtype)
         total.add(grad)
         value = total.rounded()
-    if old._edge is None and old._array.flags.writeable and fits_in_place(grad, old._array):
+    if old._array.flags.writeable and fits_in_place(grad, old._array):
         old._array[...] = value
         counter_of(old).value += 1  # a graph may have saved this gradient
     else:

@@ -6,7 +6,7 @@ output). A SavedTensor takes the place of a slot's value when somebody asks for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from undertow.backend import cpu
@@ -53,9 +53,6 @@ class DeclaredNode(OperationNode):
 
     saved_slots: tuple[str, ...] = ()
     _packable: tuple[tuple[str, str, Any, str], ...] = ()  # see packable
-    #: names beyond `saved_names` -> another name, or a function that reads the value off the node; see
-    #: ops/declare/saved_attributes.py
-    further_names: dict[str, str | Callable[[Any], Any]] = {}  # noqa: RUF012  (filled per class, at declaration)
     #: how many outputs a user sees gradients of, if the last ones (indices) have none
     shown_outputs: int | None = None
 
@@ -70,6 +67,11 @@ class DeclaredNode(OperationNode):
             if type(value) is SavedTensor:
                 value.release()
             setattr(self, slot, freed)
+
+    @property
+    def further_names(self) -> Mapping[str, str | Callable[[Any], Any]]:
+        """Names beyond `saved_names` -> another name, or a function that reads the value off the node."""
+        return {}
 
     @property
     def _input_metadata(self) -> list[InputMetadata]:

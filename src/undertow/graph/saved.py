@@ -116,6 +116,11 @@ class SavedTensor:
     The tensor itself for an input; for an output its array and the node, because keeping the tensor would be a cycle.
     With hooks, what the pack hook made of it, and enough to give the unpacked tensor its place in the graph. A hook
     that returns an alias of the tensor (`detach()`) is served as well as none: changes in place are noticed.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> type(x.exp().grad_fn._raw_saved_result).__name__
+    'SavedTensor'
     """
 
     __slots__ = ("_argument", "_array", "_counter", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed",

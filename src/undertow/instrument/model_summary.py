@@ -48,7 +48,13 @@ class Totals(NamedTuple):
 
 
 class ModelSummary:
-    """What `summary` returns: print it, or read its `layers` (the first is the model) and `totals`."""
+    """What `summary` returns: print it, or read its `layers` (the first is the model) and `totals`.
+
+    >>> import undertow as ut
+    >>> found = ut.instrument.summary(ut.nn.Linear(2, 3), ut.ones(1, 2))
+    >>> found.totals.parameters, found.layers[0].name
+    (9, '')
+    """
 
     def __init__(self, layers: list[Layer], totals: Totals, depth: int) -> None:
         self.layers, self.totals, self.depth = layers, totals, depth

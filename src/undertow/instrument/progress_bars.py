@@ -1,4 +1,4 @@
-"""`progress`: how far a loop has come, one of the program's or one inside undertow (`gradcheck`, `jacobian`)."""
+"""`progress`: how far a loop has come, one of the program's or one inside undertow (`gradcheck`, `LBFGS`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class progress:
     name   stands before the bar
     file   where it is shown: standard error, unless given
 
-    tqdm draws the bar if it is installed and no file is given, in notebooks as a widget. In a block, the loops of
-    `gradcheck`, `jacobian` and `hessian` are shown; `DataLoader(progress=True)` shows those over data.
+    tqdm draws the bar if it is installed and no file is given, in notebooks as a widget. In a block, long loops of
+    undertow's own are shown, the outermost of several: `gradcheck`, `jacobian` and `hessian` (by rows, or by chunks),
+    `vmap(chunk_size=...)`, sparsity patterns, `LBFGS.step`, `update_bn`. `DataLoader(progress=True)` and
+    `LBFGS(progress=True)` need no block.
 
     >>> import io, undertow as ut
     >>> out = io.StringIO()
@@ -37,6 +39,7 @@ class progress:
         self.total = len(items) if total is None and isinstance(items, Sized) else total
         self.note = ""
         self._token: Any = None
+        self._is_showing = False
 
     def __iter__(self) -> Iterator[Any]:
         tqdm = None if self.file is not None else find_tqdm()
@@ -57,8 +60,19 @@ class progress:
         return self.total
 
     def __enter__(self) -> progress:
-        self._token = shown.set(lambda items, total, name: progress(items, total, name, self.file))
+        self._token = shown.set(self._show)
         return self
+
+    def _show(self, items: Iterable[Any], total: int | None, name: str) -> Iterable[Any]:
+        """A loop in the block; loops inside it would write over its line."""
+        return items if self._is_showing else self._shown(progress(items, total, name, self.file))
+
+    def _shown(self, bar: progress) -> Iterator[Any]:
+        self._is_showing = True
+        try:
+            yield from bar
+        finally:
+            self._is_showing = False
 
     def __exit__(self, *exc: object) -> None:
         shown.reset(self._token)

@@ -1,7 +1,11 @@
-"""What a tensor answers to NumPy and to programs for the array API. Tables of functions are loaded when one asks."""
+"""What a tensor answers to NumPy, to programs for the array API, and to those that share memory with other processes.
+
+Tables of functions, and whatever else few programs need, are loaded when one asks.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from undertow.backend.interface import Device
 
 _loaded = cache(import_module)
+
+SHARED_MEMORY = "undertow.interop.shared_memory"
 
 
 def array(self: Tensor, dtype: DType | None = None, copy: bool | None = None) -> Array:
@@ -59,13 +65,49 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
 
 
 def to_device(self: Array, device: Device | str | int, /, *, stream: Any = None) -> Array:
-    """The array API's name of `to`."""
+    """The array API's name of `to`.
+
+    >>> import undertow as ut
+    >>> ut.ones(2).to_device("cpu")
+    tensor([1., 1.])
+    """
     if stream is not None:
         raise ValueError("to_device() takes no stream on this device")
     return self.to(device)
 
 
-METHODS = {
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the tensor, and those that share its memory, to memory that other processes can see.
+
+    A tensor that is then given to another process (an argument of `multiprocessing.Process`, an element of a queue)
+    arrives there on the same memory: what one of them writes, all of them read.
+
+    >>> import undertow as ut
+    >>> x = ut.zeros(3)
+    >>> x.share_memory_().is_shared()
+    True
+    """
+    _loaded(f"{SHARED_MEMORY}.moving").share([self])
+    _loaded(f"{SHARED_MEMORY}.sending").register(type(self))
+    return self
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether the tensor lies in memory that other processes can see: see `share_memory_`.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).is_shared()
+    False
+    """
+    if self._xp.device.type == "cuda":
+        return True  # as in PyTorch: the driver hands it on
+    blocks = sys.modules.get(f"{SHARED_MEMORY}.blocks")
+    return blocks is not None and blocks.segment_of(self._array) is not None
+
+
+METHODS: dict[str, Any] = {
+    "is_shared": is_shared,
+    "share_memory_": share_memory_,
     "__array__": array,
     "__array_ufunc__": array_ufunc,
     "__array_function__": array_function,

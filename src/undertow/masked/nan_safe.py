@@ -24,8 +24,6 @@ from undertow.graph.operation_node import DeclaredNode
 from undertow.masked.supports import is_bilinear, is_linear, reached_by_infinities, support_of_result
 from undertow.modes import Interceptor, _Switch, current
 from undertow.ops import REGISTRY
-from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.scopes import call_with
 from undertow.tensor import Tensor, current_edge
 
@@ -142,7 +140,7 @@ class SafePass(Interceptor, Watch):
         if self.overwriting and type(node) is not CopySlices and isinstance(results[0], Tensor):
             self.note(results[0], cpu.zeros(results[0]._array.shape, bool))
         op = getattr(node, "op", None)
-        if isinstance(node, DeclaredNode) and op is not None and op.batch is ELEMENTWISE and len(grads) == 1:
+        if isinstance(node, DeclaredNode) and op is not None and op.elementwise and len(grads) == 1:
             self.confine(results, self.support_of(grads[0]))
         self.at_rest()
 
@@ -177,7 +175,7 @@ class SafePass(Interceptor, Watch):
 
     def settled(self, op: Op, args: tuple[Any, ...], result: Tensor, support: Array) -> Tensor:
         """The result with 0 outside of its support."""
-        values = by_name(op, args)
+        values = op.by_name(args)
         if is_bilinear(op, values) and op.name not in ("mul", "multiply"):
             result = self.without_absent_terms(op, args, result)
         if support.all():

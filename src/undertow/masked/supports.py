@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array
-from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
-from undertow.ops.declare.rules.call_arguments import by_name
+from undertow.ops.declare.rules import BILINEAR, LINEAR
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def support_of_result(
     choosing  whether the rule belongs to an operation that chooses: the zeros it writes, and a False that it
               multiplies by, then stand for what was not chosen
     """
-    values = by_name(op, args)
+    values = op.by_name(args)
     if op.name in ("mul", "multiply"):
         return product(values, result, support_of, declared, choosing)
     if op.name == "true_divide":
@@ -141,7 +140,7 @@ def by_slice(values: dict[str, Any], result: Tensor, support_of: SupportOf) -> A
 
 def linear(op: Op, values: dict[str, Any], support_of: SupportOf) -> Array | None:
     full = all(support_of(v) is None for n in op.edges for v in listed(values[n]))
-    if full and (op.kind == "view" or op.batch is ELEMENTWISE) and op.name not in WRITING | COPYING | {"zero"}:
+    if full and (op.kind == "view" or op.elementwise) and op.name not in WRITING | COPYING | {"zero"}:
         return None
     if op.kind == "view" and op.name not in OTHER_KIND:
         return call(op, {**values, op.edges[0]: support_of(values[op.edges[0]])})
@@ -182,7 +181,7 @@ def call(op: Op, values: dict[str, Any]) -> Array:
 
 def reached_by_infinities(op: Op, args: tuple[Any, ...], support_of: SupportOf) -> Array:
     """Where an inf or nan of one operand of a bilinear operation meets the support of the other."""
-    values = by_name(op, args)
+    values = op.by_name(args)
     a, b = op.edges
     reached = False
     for name in (a, b):

@@ -164,6 +164,7 @@ from undertow.nn.layers.transformer import TransformerDecoder as TransformerDeco
 from undertow.nn.layers.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from undertow.nn.layers.transformer import TransformerEncoder as TransformerEncoder
 from undertow.nn.layers.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from undertow.nn.linear_cross_entropy import LinearCrossEntropyOptions as LinearCrossEntropyOptions
 from undertow.nn.module import Module as Module
 from undertow.nn.module.lazy_parameters import UninitializedBuffer as UninitializedBuffer
 from undertow.nn.module.lazy_parameters import UninitializedParameter as UninitializedParameter

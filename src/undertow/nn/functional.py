@@ -13,34 +13,35 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
-from undertow.nn.functions.attention import multi_head_attention_forward as multi_head_attention_forward
-from undertow.nn.functions.attention import scaled_dot_product_attention as scaled_dot_product_attention
-from undertow.nn.functions.ctc import ctc_loss as ctc_loss
-from undertow.nn.functions.dropout import alpha_dropout as alpha_dropout
-from undertow.nn.functions.dropout import dropout as dropout
-from undertow.nn.functions.dropout import dropout1d as dropout1d
-from undertow.nn.functions.dropout import dropout2d as dropout2d
-from undertow.nn.functions.dropout import dropout3d as dropout3d
-from undertow.nn.functions.dropout import feature_alpha_dropout as feature_alpha_dropout
-from undertow.nn.functions.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
-from undertow.nn.functions.margin_losses import multi_margin_loss, multilabel_margin_loss
-from undertow.nn.functions.margin_losses import (
-    triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
-)
-from undertow.nn.functions.old_reduction_arguments import takes_old_arguments
-from undertow.nn.layers.fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
-from undertow.nn.layers.fractional_pooling import (
-    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
-)
-from undertow.nn.layers.fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
-from undertow.nn.layers.fractional_pooling import (
-    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
-)
+from undertow.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
+from undertow.nn.old_reduction_arguments import takes_old_arguments
 from undertow.ops.arguments.operands import as_tensors
 from undertow.ops.declare.composite_order import rearranged as _rearranged
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.out_argument import public_function
 from undertow.ops.network import im2col
+from undertow.ops.network.attention import multi_head_attention_forward as multi_head_attention_forward
+from undertow.ops.network.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from undertow.ops.network.ctc import ctc_loss as ctc_loss
+from undertow.ops.network.dropout import alpha_dropout as alpha_dropout
+from undertow.ops.network.dropout import check_probability as _check_probability
+from undertow.ops.network.dropout import dropout1d as dropout1d
+from undertow.ops.network.dropout import dropout2d as dropout2d
+from undertow.ops.network.dropout import dropout3d as dropout3d
+from undertow.ops.network.dropout import factors_for as _factors_for
+from undertow.ops.network.dropout import feature_alpha_dropout as feature_alpha_dropout
+from undertow.ops.network.fractional_pool import fractional_max_pool2d as fractional_max_pool2d
+from undertow.ops.network.fractional_pool import (
+    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
+)
+from undertow.ops.network.fractional_pool import fractional_max_pool3d as fractional_max_pool3d
+from undertow.ops.network.fractional_pool import (
+    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
+)
+from undertow.ops.network.margin_losses import multi_margin_loss, multilabel_margin_loss
+from undertow.ops.network.margin_losses import (
+    triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
+)
 from undertow.tensor.torch_function import join as _join
 from undertow.torch_names import missing as _absent
 
@@ -83,7 +84,10 @@ def activation(name: str, parameters: int) -> Callable[..., Any]:
         return changing(input, *args, **kwargs) if inplace else function(input, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`{name}`, in place if told so."
+    given = ", 0.0, 9.0" if name == "threshold" else ""
+    call.__doc__ = (
+        f"`{name}`, in place if told so.\n\nExample: `ut.nn.functional.{name}(ut.tensor([-1.0, 2.0]){given})`"
+    )
     return call
 
 
@@ -93,6 +97,19 @@ PARAMETERS = {"celu": 1, "elu": 1, "hardsigmoid": 0, "hardswish": 0, "hardtanh":
 globals().update({name: activation(name, count) for name, count in PARAMETERS.items()})
 globals().update({f"{name}_": in_place(name, getattr(ops, name)) for name in
                   ("celu", "elu", "hardtanh", "leaky_relu", "relu", "selu", "threshold")})  # fmt: skip
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Every element 0 with probability p, else over 1 - p; the input itself if not training.
+
+    >>> import undertow as ut
+    >>> ut.nn.functional.dropout(ut.ones(3), 0.5, training=False)
+    tensor([1., 1., 1.])
+    """
+    if not inplace:
+        return ops.dropout(input, p, training)
+    _check_probability(p)
+    return input.mul_(_factors_for(input, input.shape, p)) if training and p > 0 else input
 
 
 def rrelu(
@@ -401,7 +418,11 @@ def with_indices(name: str) -> Callable[..., Any]:
         return function(*args, return_indices=True, **kwargs)
 
     call.__name__ = call.__qualname__ = f"{name}_with_indices"
-    call.__doc__ = f"The values of `{name}` and the places they come from."
+    image = f"ut.arange({4 ** int(name[-2])}.0).reshape(1, 1{', 4' * int(name[-2])})"
+    call.__doc__ = (
+        f"The values of `{name}` and the places they come from.\n\n"
+        f"Example: `ut.nn.functional.{name}_with_indices({image}, 2)[1].shape`"
+    )
     return call
 
 
@@ -452,7 +473,12 @@ def unpool_of(dims: int) -> Callable[..., Any]:
         return max_unpool(input, indices, sizes)
 
     call.__name__ = call.__qualname__ = f"max_unpool{dims}d"
-    call.__doc__ = f"The partial inverse of max_pool{dims}d: maxima back at their places, zeros elsewhere."
+    one = f"1, 1{', 1' * dims}"
+    call.__doc__ = (
+        f"The partial inverse of max_pool{dims}d: maxima back at their places, zeros elsewhere.\n\n"
+        "indices  where the maxima were: what max_pool returns with `return_indices=True`\n\n"
+        f"Example: `ut.nn.functional.max_unpool{dims}d(ut.ones({one}), ut.ones({one}, dtype=ut.int64), 2)`"
+    )
     return call
 
 
@@ -461,7 +487,7 @@ max_unpool1d, max_unpool2d, max_unpool3d = unpool_of(1), unpool_of(2), unpool_of
 _join(
     globals(),
     but="with_indices unpool_of warn_user takes_old_arguments as_tensors in_place public_function _rearranged _join "
-    "__getattr__",
+    "__getattr__ _check_probability _factors_for",
 )
 
 if not TYPE_CHECKING:

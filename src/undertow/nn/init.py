@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from undertow import ops
@@ -194,6 +196,17 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 _calculate_fan_in_and_fan_out = fans
 
 
+def correct_fan(tensor: Tensor, mode: str) -> int:
+    """How many inputs each output has (mode "fan_in"), or how many outputs each input ("fan_out")."""
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    return fans(tensor)[mode == "fan_out"]
+
+
+_calculate_correct_fan = correct_fan
+
+
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform with variance gain^2 * 2 / (inputs + outputs).
 
@@ -216,10 +229,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
 
 
 def kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
-    mode = mode.lower()
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    fan = fans(tensor)[mode == "fan_out"]
+    fan = correct_fan(tensor, mode)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
@@ -303,6 +313,25 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
             tensor[ops.randperm(rows, generator=generator)[:zeros], column] = 0.0
         return tensor
 
+
+# ---- by the names without an underscore, which PyTorch has given up but still has
+
+
+def _deprecated(name: str) -> Callable[..., Tensor]:
+    fill = globals()[f"{name}_"]
+
+    @wraps(fill)
+    def warned(*args: Any, **kwargs: Any) -> Tensor:
+        warn_user(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning)
+        return fill(*args, **kwargs)
+
+    return warned
+
+
+for _name in (
+    "uniform normal constant eye dirac xavier_uniform xavier_normal kaiming_uniform kaiming_normal orthogonal sparse"
+).split():
+    globals()[_name] = _deprecated(_name)
 
 if not TYPE_CHECKING:
     __getattr__ = _absent.getter("nn.init")

@@ -15,8 +15,8 @@ from undertow.tensor.lent_operations import LentOperations, lend
 #: operations know none, views know conjugation, reductions know what gathers and joins. What a rule computes with below
 #: its own family it reaches by `xp`, or by `recorded` in a function on tensors.
 FAMILIES = {
-    "pointwise": "arithmetic elementary trigonometric rounding powers complex where_clamp comparison float_parts "
-    "activations gelu",
+    "pointwise": "arithmetic elementary division trigonometric rounding powers complex where_clamp comparison "
+    "float_parts activations gelu",
     "pointwise.special": "error_functions gamma incomplete_gamma bessel_i normal_distribution zeta polynomials "
     "bessel_scipy",
     "views": "clone dimensions slices splitting reshape as_strided copies",

@@ -61,6 +61,15 @@ def square_mean_towards(xp: Namespace, mean: Array, value: Array, beta: float, s
 class Adam(MomentOptimizer):
     """Adam (Kingma and Ba, 2015), with AMSGrad and decoupled weight decay as options.
 
+    lr                      how long steps are
+    betas                   how much of the running means of gradients, and of their squares, is kept in each step
+    eps                     is added to the root that steps are divided by
+    weight_decay            how much of the parameter is added to its gradient
+    amsgrad                 divide by the largest mean square so far
+    decoupled_weight_decay  shrink the parameter itself, as AdamW does
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> p = ut.tensor([1.0, -2.0], requires_grad=True)
     >>> optimizer = ut.optim.Adam([p], lr=0.1)
@@ -145,6 +154,14 @@ class Adam(MomentOptimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): the parameter itself shrinks, not the gradient.
 
+    lr            how long steps are
+    betas         how much of the running means of gradients, and of their squares, is kept in each step
+    eps           is added to the root that steps are divided by
+    weight_decay  the parameter shrinks by lr times this, in each step
+    amsgrad       divide by the largest mean square so far
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> ut.optim.AdamW([ut.zeros(2, requires_grad=True)]).param_groups[0]["weight_decay"]
     0.01
@@ -173,6 +190,13 @@ class AdamW(Adam):
 
 class Adamax(MomentOptimizer):
     """Adam with the largest gradient seen lately in the place of the mean square.
+
+    lr            how long steps are
+    betas         how much of the running mean of gradients, and of the largest, is kept in each step
+    eps           is added to what steps are divided by
+    weight_decay  how much of the parameter is added to its gradient
+
+    What all optimizers take is said of `Optimizer`.
 
     >>> import undertow as ut
     >>> ut.optim.Adamax([ut.zeros(2, requires_grad=True)]).param_groups[0]["lr"]
@@ -213,6 +237,15 @@ class Adamax(MomentOptimizer):
 
 class NAdam(MomentOptimizer):
     """Adam with Nesterov's momentum (Dozat, 2016).
+
+    lr                      how long steps are
+    betas                   how much of the running means of gradients, and of their squares, is kept in each step
+    eps                     is added to the root that steps are divided by
+    weight_decay            how much of the parameter is added to its gradient
+    momentum_decay          how fast the momentum comes to its full size
+    decoupled_weight_decay  shrink the parameter itself, as AdamW does
+
+    What all optimizers take is said of `Optimizer`.
 
     >>> import undertow as ut
     >>> ut.optim.NAdam([ut.zeros(2, requires_grad=True)]).param_groups[0]["momentum_decay"]
@@ -271,6 +304,14 @@ class NAdam(MomentOptimizer):
 class RAdam(MomentOptimizer):
     """Adam that adapts its step sizes only once it has seen enough to (Liu et al., 2020).
 
+    lr                      how long steps are
+    betas                   how much of the running means of gradients, and of their squares, is kept in each step
+    eps                     is added to the root that steps are divided by
+    weight_decay            how much of the parameter is added to its gradient
+    decoupled_weight_decay  shrink the parameter itself, as AdamW does
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> ut.optim.RAdam([ut.zeros(2, requires_grad=True)]).param_groups[0]["betas"]
     (0.9, 0.999)
@@ -324,6 +365,12 @@ def decoupled_or_decayed(xp: Namespace, param: Array, grad: Array, group: dict[s
 
 class SparseAdam(Optimizer):
     """Adam for sparse gradients: only the elements that have one, and their means, are touched.
+
+    lr     how long steps are
+    betas  how much of the running means of gradients, and of their squares, is kept in each step
+    eps    is added to the root that steps are divided by
+
+    What all optimizers take is said of `Optimizer`.
 
     >>> import undertow as ut
     >>> ut.optim.SparseAdam([ut.zeros(2, requires_grad=True)]).param_groups[0]["lr"]

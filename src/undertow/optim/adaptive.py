@@ -16,6 +16,14 @@ from undertow.tensor import Tensor
 class Adagrad(RealOptimizer):
     """Steps that shrink with the sum of squared gradients (Duchi et al., 2011); takes sparse gradients.
 
+    lr                         how long the first steps are
+    lr_decay                   lr is divided by 1 + this times the number of the step
+    weight_decay               how much of the parameter is added to its gradient
+    initial_accumulator_value  where the sum of squares begins
+    eps                        is added to the root that steps are divided by
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> p = ut.tensor([1.0, -2.0], requires_grad=True)
     >>> optimizer = ut.optim.Adagrad([p], lr=0.1)
@@ -96,6 +104,15 @@ class Adagrad(RealOptimizer):
 class RMSprop(RealOptimizer):
     """Steps divided by the root of the mean square of the gradient, with momentum, centered if asked.
 
+    lr            how long steps are
+    alpha         how much of the running mean square is kept in each step
+    eps           is added to the root that steps are divided by
+    weight_decay  how much of the parameter is added to its gradient
+    momentum      how much of the last step goes on in this one
+    centered      divide by the variance: the square of the running mean is taken off
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> ut.optim.RMSprop([ut.zeros(2, requires_grad=True)]).param_groups[0]["alpha"]
     0.99
@@ -157,6 +174,13 @@ class RMSprop(RealOptimizer):
 class Adadelta(RealOptimizer):
     """Steps in proportion to the root mean square of the last ones (Zeiler, 2012).
 
+    lr            a factor of all steps
+    rho           how much of the running mean squares is kept in each step
+    eps           is added to the roots
+    weight_decay  how much of the parameter is added to its gradient
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> ut.optim.Adadelta([ut.zeros(2, requires_grad=True)]).param_groups[0]["rho"]
     0.9
@@ -197,6 +221,12 @@ class Adadelta(RealOptimizer):
 
 class Rprop(RealOptimizer):
     """Step sizes that grow while the sign of the gradient stays and shrink when it turns; for full batches.
+
+    lr          the first step size
+    etas        the factors by which step sizes shrink and grow
+    step_sizes  the smallest and the largest
+
+    What all optimizers take is said of `Optimizer`.
 
     >>> import undertow as ut
     >>> ut.optim.Rprop([ut.zeros(2, requires_grad=True)]).param_groups[0]["etas"]
@@ -239,6 +269,14 @@ class Rprop(RealOptimizer):
 
 class ASGD(RealOptimizer):
     """Averaged stochastic gradient descent (Polyak and Juditsky, 1992); the averages are in state[p]["ax"].
+
+    lr            how long the first steps are
+    lambd         how much the parameter shrinks, and lr falls, with each step
+    alpha         the power of the fall of lr
+    t0            the step from which on parameters are averaged
+    weight_decay  how much of the parameter is added to its gradient
+
+    What all optimizers take is said of `Optimizer`.
 
     >>> import undertow as ut
     >>> ut.optim.ASGD([ut.zeros(2, requires_grad=True)]).param_groups[0]["t0"]

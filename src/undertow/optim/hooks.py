@@ -137,19 +137,51 @@ class HookedOptimizer:
         return add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` before `state_dict` looks at the state."""
+        """Call `hook(optimizer)` before `state_dict` looks at the state.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> _ = sgd.register_state_dict_pre_hook(lambda optimizer: print("before"))
+        >>> _ = sgd.state_dict()
+        before
+        """
         return add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` before `state_dict` returns; it may return another dict."""
+        """Call `hook(optimizer, state_dict)` before `state_dict` returns; it may return another dict.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> _ = sgd.register_state_dict_post_hook(lambda optimizer, state: {**state, "note": "mine"})
+        >>> sgd.state_dict()["note"]
+        'mine'
+        """
         return add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` before a state is loaded; it may return another dict."""
+        """Call `hook(optimizer, state_dict)` before a state is loaded; it may return another dict.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> _ = sgd.register_load_state_dict_pre_hook(lambda optimizer, state: print(sorted(state)))
+        >>> sgd.load_state_dict(sgd.state_dict())
+        ['param_groups', 'state']
+        """
         return add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` after a state was loaded."""
+        """Call `hook(optimizer)` after a state was loaded.
+
+        >>> import undertow as ut
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> sgd = ut.optim.SGD([w], lr=0.5)
+        >>> _ = sgd.register_load_state_dict_post_hook(lambda optimizer: print("loaded"))
+        >>> sgd.load_state_dict(sgd.state_dict())
+        loaded
+        """
         return add(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
 

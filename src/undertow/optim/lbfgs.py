@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from undertow.backend.interface import Array, Namespace
+from undertow.long_loops import long_loop
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.optimizer import Closure, Optimizer, check_at_least_zero
 from undertow.tensor import Tensor, counter_of
@@ -21,6 +22,7 @@ class LBFGS(Optimizer):
     max_eval          evaluations of the closure in one step (None: 1.25 times max_iter)
     history_size      how many pairs of steps and gradient changes stand for the Hessian
     line_search_fn    None (step length lr) or "strong_wolfe"
+    progress          show how far each step is; True: on standard error, or a stream
 
     >>> import undertow as ut
     >>> p = ut.tensor([3.0, -2.0], requires_grad=True)
@@ -46,6 +48,8 @@ class LBFGS(Optimizer):
         tolerance_change: float = 1e-9,
         history_size: int = 100,
         line_search_fn: str | None = None,
+        *,
+        progress: bool | TextIO = False,
     ) -> None:
         check_at_least_zero(lr=lr)
         if line_search_fn not in (None, "strong_wolfe"):
@@ -62,6 +66,7 @@ class LBFGS(Optimizer):
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self.progress = progress
         self._params: list[Any] = self.param_groups[0]["params"]
 
     def step(self, closure: Closure | None = None) -> Any:
@@ -85,7 +90,7 @@ class LBFGS(Optimizer):
         if abs(grad).max(initial=0) <= group["tolerance_grad"]:
             return first_loss
         memory = Memory.of(state, group["history_size"])
-        for iteration in range(group["max_iter"]):
+        for iteration in self._iterations(group["max_iter"]):
             state["n_iter"] += 1
             memory.learn(grad, state["n_iter"] == 1)
             direction = memory.direction(grad)
@@ -112,6 +117,8 @@ class LBFGS(Optimizer):
             evaluations += used
             state["func_evals"] += used
             memory.last_length = length
+            if iteration == group["max_iter"] - 1:
+                continue  # the loop ends by itself, and is shown as done
             change = abs(direction * length).max(initial=0)
             if (
                 evaluations >= group["max_eval"]
@@ -122,6 +129,13 @@ class LBFGS(Optimizer):
                 break
         memory.keep(state, self._params[0]._xp)
         return first_loss
+
+    def _iterations(self, count: int) -> Iterable[int]:
+        if not self.progress:
+            return long_loop(range(count), count, "LBFGS")
+        from undertow.instrument.progress_bars import progress
+
+        return progress(range(count), name="LBFGS", file=None if self.progress is True else self.progress)
 
     def _evaluate(self, closure: Closure) -> Any:
         with enable_grad():

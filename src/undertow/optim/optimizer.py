@@ -47,6 +47,13 @@ class Optimizer(HookedOptimizer):
     params    tensors; or dicts, each a group with "params" and options of its own; or (name, tensor) pairs
     defaults  the options of groups that do not set them
 
+    Arguments that most of them have:
+
+    maximize        go up instead of down
+    differentiable  let gradients flow through steps: to starting points, gradients and rates
+    foreach, fused  accepted; steps take the fastest way there is in any case
+    capturable      refused if True: it is for steps that PyTorch records for a GPU
+
     >>> import undertow as ut
     >>> w = ut.ones(1, requires_grad=True)
     >>> optimizer = ut.optim.SGD([w], lr=0.5)  # one of those derived from it

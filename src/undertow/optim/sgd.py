@@ -23,6 +23,14 @@ class SGD(Optimizer):
 
     Sparse gradients are taken where momentum and weight_decay are 0.
 
+    lr            the length of a step, times the gradient
+    momentum      how much of the last step goes on in this one
+    dampening     how much of the gradient is left out of the momentum
+    weight_decay  how much of the parameter is added to its gradient
+    nesterov      take the gradient where momentum leads
+
+    What all optimizers take is said of `Optimizer`.
+
     >>> import undertow as ut
     >>> p = ut.tensor([1.0, 2.0], requires_grad=True)
     >>> optimizer = ut.optim.SGD([p], lr=0.5)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.long_loops import long_loop
 from undertow.modes import no_grad
 from undertow.nn.layers.normalization import BatchNorm
 from undertow.nn.module import Module
@@ -137,6 +138,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Device | str | int | No
     loader  gives inputs, or tuples and lists that begin with them
     device  where the inputs are put
     """
+    count = len(loader) if isinstance(loader, Sized) else None
     momenta = {module: module.momentum for module in model.modules() if isinstance(module, BatchNorm)}
     if not momenta:
         return
@@ -145,7 +147,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Device | str | int | No
         module.momentum = None  # the plain mean over all batches
     was_training = model.training
     model.train()
-    for batch in loader:
+    for batch in long_loop(loader, count, "update_bn"):
         inputs = batch[0] if isinstance(batch, list | tuple) else batch
         model(inputs if device is None else inputs.to(device))
     for module, momentum in momenta.items():

@@ -45,6 +45,7 @@ def stand_in() -> None:
     if home not in paths:
         paths.append(home)
     os.environ["PYTHONPATH"] = os.pathsep.join([path for path in dict.fromkeys(paths) if path])
+    sys.path.insert(1, FOR_CHILD_PROCESSES)  # multiprocessing gives its list to those that it spawns
 
 
 def run_file(path: str, arguments: list[str]) -> None:

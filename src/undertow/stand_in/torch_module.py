@@ -21,6 +21,8 @@ TORCH_VERSION = f"2.13.0+undertow{undertow.__version__}"
 
 #: modules that are not undertow's of the same name
 ELSEWHERE = {
+    "nn.parallel.data_parallel": "undertow.nn.parallel",
+    "nn.parallel.distributed": "undertow.nn.parallel",
     "ops": "undertow.stand_in.aten",
     "version": "undertow.torch_names.torch_version",
 }

@@ -23,7 +23,12 @@ from undertow.tensor.tensor import Tensor, current_edge
 
 
 class memory_format:
-    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ..."""
+    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ...
+
+    >>> import undertow as ut
+    >>> ut.channels_last
+    undertow.channels_last
+    """
 
     __slots__ = ("dims", "name", "order")
 
@@ -136,7 +141,12 @@ def python_number(self: Tensor, complex_: bool = False) -> Any:
 
 
 def to_bool(self: Tensor) -> bool:
-    """`bool(tensor)`, of a single element."""
+    """`bool(tensor)`, of a single element.
+
+    >>> import undertow as ut
+    >>> ut.is_nonzero(ut.tensor([1.0]))
+    True
+    """
     size = self._array.size
     if size != 1:
         what = "no values" if size == 0 else "more than one value"
@@ -420,7 +430,12 @@ def get_device(self: Tensor) -> int:
 
 
 def is_distributed(self: Tensor) -> bool:
-    """False: a tensor is in one process."""
+    """False: a tensor is in one process.
+
+    >>> import undertow as ut
+    >>> ut.ones(2).is_distributed()
+    False
+    """
     return False
 
 

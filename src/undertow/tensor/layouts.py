@@ -10,7 +10,12 @@ from undertow.tensor.tensor import Tensor
 
 
 class layout:
-    """`undertow.strided`, `undertow.sparse_coo`, `undertow.sparse_csr`, ...: the `layout` of a tensor."""
+    """`undertow.strided`, `undertow.sparse_coo`, `undertow.sparse_csr`, ...: the `layout` of a tensor.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).layout
+    undertow.strided
+    """
 
     __slots__ = ("name",)
 

@@ -74,6 +74,11 @@ class Storage:
     """The memory that a tensor lies in: `tensor.untyped_storage()` in bytes, `tensor.storage()` in elements.
 
     Tensors that share memory have storages with the same `data_ptr()`.
+
+    >>> import undertow as ut
+    >>> storage = ut.arange(3).storage()
+    >>> len(storage), storage[2]
+    (3, 2)
     """
 
     __slots__ = ("elements", "xp")

@@ -35,10 +35,16 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, not {cls!r}")
-    alias = self.view_as(self)
+    return as_class(self.view_as(self), cls)
+
+
+def as_class(tensor: Tensor, cls: type[Tensor]) -> Any:
+    """A tensor of a class in the place of another, which nobody holds."""
+    if type(tensor) is cls:
+        return tensor
     made = cls.__new__(cls) if cls.__new__ is object.__new__ else object.__new__(cls)
     for slot in ("_array", "_xp", "_edge", "_extra"):
-        setattr(made, slot, getattr(alias, slot))
+        setattr(made, slot, getattr(tensor, slot))
     return made
 
 

@@ -26,6 +26,16 @@ LEAF: Any = (None, 0)
 SUBCLASSES: set[ref[type[Tensor]]] = set()
 
 
+def init_after_new(inherited: Callable[..., None]) -> Callable[..., None]:
+    """The `__init__` of a class that has a `__new__`: the arguments were for that, and mean nothing to this."""
+
+    def __init__(self: Tensor, *args: Any, **options: Any) -> None:
+        if not hasattr(self, "_array"):
+            inherited(self, *args, **options)
+
+    return __init__
+
+
 class Tensor:
     """An n-dimensional array whose operations can be differentiated.
 
@@ -64,6 +74,8 @@ class Tensor:
             cls.results_keep_class = False
         elif own_function(cls) is not None:
             enable()
+        if "__new__" in vars(cls) and "__init__" not in vars(cls):
+            cls.__init__ = init_after_new(cls.__init__)  # type: ignore[method-assign]
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 

@@ -267,6 +267,12 @@ def _interpose(public: Any, function: FunctionType) -> None:
     )
 
 
+def behind(function: FunctionType) -> FunctionType:
+    """The function that does the work: itself, or the one that it calls when it has asked."""
+    asked = next((value for value in function.__code__.co_consts if type(value) is Asked), None)
+    return function if asked is None else asked.original
+
+
 #: the constant that stands where the Asked will be
 PLACE = "the place of an Asked"
 

@@ -11,8 +11,8 @@ from undertow.torch_names.missing import BELOW, INSTEAD
 QUANTIZED = "models cannot be quantized: undertow computes with floats"
 COMPILER = "part of PyTorch's compiler of Python: models are Python here"
 KERNEL = "a kernel of a library that undertow does not use; the public function computes the same"
-GPU = "there is no GPU"
-PROCESSES = "undertow trains in one process"
+GPU = "of other devices, or of CUDA's own library: docs/cuda.md says what undertow has on a GPU"
+PROCESSES = "processes exchange over MPI, and this is a part of other ways: docs/distributed.md says what there is"
 STORAGE = "memory without a shape: use a tensor, or x.untyped_storage()"
 REMOVED = "PyTorch has removed it, too, or announces to"
 INTERNAL = "a detail of PyTorch's implementation"
@@ -25,7 +25,7 @@ REASONS = [
     (r"torch\.(parse_\w+|import_ir\w+|merge_type\w+|unify_type\w+|fork|wait|StaticModule|TracingState|Capsule)$", COMPILER),
     (r"torch\.(Complete\w+|Concrete\w+|Inferred\w+|Operator\w+|Deserialization\w+|Serialization\w+|Benchmark\w+)$", COMPILER),
     (r"torch\.(jit|fx|compiler|export|package)\.", COMPILER),
-    (r".*(quant|q_per|q_scale|q_zero|qint|quint|fbgemm|int_repr|observer|fake_|qscheme|per_channel|per_tensor)", QUANTIZED),
+    (r".*(quant|qparams|q_per|q_scale|q_zero|qint|quint|fbgemm|int_repr|observer|fake_|qscheme|per_channel|per_tensor)", QUANTIZED),
     (r".*(cudnn|miopen|mkldnn|batch_norm_\w+|native_\w+|conv_tbc|_copy$|resize_as_sparse|slice_inverse|hspmm|hsmm|dsmm)", KERNEL),
     (r"torch\.(cuda|xpu|mtia|mps|ipu|vulkan)\b", GPU),
     (r"torch\.Tensor\.(ipu|xpu|mtia|pin_memory|record_stream|to_mkldnn|storage_type)$", GPU),
@@ -44,6 +44,13 @@ REASONS = [
     (r"torch\.utils\.|torch\.backends\.|torch\.autograd\.|torch\.nn\.attention\.|torch\.library\.|torch\.overrides\.", INTERNAL),
     (r"torch\.(nn\.Module|Tensor)\.(ipu|xpu|mtia)$", GPU),
     (r"torch\.sparse\.", "sparse tensors are those of docs/sparse.md"),
+    (r"torch\.(export|package|classes|cpp|monitor|windows|classproperty|thread_safe_generator|get_file_path|prepare_\w+|profiler_\w+|init_num_threads|torch_version|to_dlpack)$", INTERNAL),
+    (r"torch\.(affine_grid_generator|embedding_renorm_|feature_\w+|max_pool1d_with_indices|rrelu_)$", KERNEL),
+    (r"torch\.(saddmm|smm|sspaddmm)$|torch\.Tensor\.sparse_resize\w*", "sparse tensors are those of docs/sparse.md"),
+    (r"torch\.(Tensor\.)?(chalf|hash_tensor|const_data_ptr|dim_order|index|module_load|to_padded_tensor)$", INTERNAL),
+    (r"torch\.(cpu|func|profiler|random|testing|optim\.Optimizer)\.|torch\.nn\.(Module\.)?(factory_kwargs|T_destination|dump_patches)$", INTERNAL),
+    (r"torch\.nn\.functional\.(Broadcasting|GRID|assert_|boolean_|grad$)|torch\.nn\.utils\.rnn\.invert", INTERNAL),
+    (r"torch\.nn\.modules\.(Container|CrossMapLRN2d|NLLLoss2d|LinearCrossEntropyOptions)$", REMOVED),
     (r".*\.(torch|Tensor|handle_torch_function|has_torch_function\w*|[a-z0-9_]*_notes?|annotations)$", INTERNAL),
 ]  # fmt: skip
 

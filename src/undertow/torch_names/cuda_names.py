@@ -14,18 +14,18 @@ from undertow.backend.cuda.streams import index_of
 from undertow.backend.cuda.streams import sleep as _sleep  # noqa: F401  (PyTorch's tests call it)
 from undertow.backend.streams import stream as _stream
 from undertow.errors import OutOfMemoryError as OutOfMemoryError
-from undertow.ops.random.generator import default_generator
+from undertow.ops.random.generator import default_of
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
     raise RuntimeError(
         "undertow has no graphs to capture: sequences of launches that repeat themselves become CUDA graphs by "
-        "themselves, and its random numbers for GPUs are the CPU's."
+        "themselves, random numbers included."
     )
 
 
 graph = make_graphed_callables = refuse
-utilization = get_rng_state = refuse
+utilization = refuse
 
 
 class OfGpus:
@@ -84,7 +84,10 @@ class StreamContext(contextlib.ExitStack):
 
 
 def stream(stream: Any) -> StreamContext:
-    """`with stream(s): ...`: what this thread asks of a GPU goes to the stream."""
+    """`with stream(s): ...`: what this thread asks of a GPU goes to the stream.
+
+    Example: `ut.cuda.stream(ut.cuda.Stream())`
+    """
     return StreamContext(stream)
 
 
@@ -148,8 +151,8 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
 
 
 def initial_seed() -> int:
-    """What the numbers for GPUs were seeded with: the CPU's generator draws them."""
-    return default_generator.initial_seed()
+    """What the generator of the current GPU was seeded with."""
+    return default_of(namespace()).initial_seed()
 
 
 def is_tf32_supported() -> bool:
@@ -179,5 +182,12 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return bool(_gpus.extension().can_reach_peer(first, second))
 
 
-default_generators: tuple[Any, ...] = ()
+def __getattr__(name: str) -> Any:
+    """`default_generators`: those of all GPUs, which are made when a program asks for them."""
+    if name == "default_generators":
+        count = _gpus.count() if _gpus.reason() is None else 0
+        return tuple([default_of(namespace_of_index(index)) for index in range(count)])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 has_half, has_magma = True, False

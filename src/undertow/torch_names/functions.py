@@ -39,7 +39,12 @@ def compile(model: Any = None, **kwargs: Any) -> Any:
 
 
 class AcceleratorError(RuntimeError):
-    """A GPU has failed: there is none."""
+    """A GPU has failed: there is none.
+
+    >>> import undertow as ut
+    >>> issubclass(ut.AcceleratorError, RuntimeError)
+    True
+    """
 
 
 def is_of_gpu(device: Any) -> bool:
@@ -50,7 +55,12 @@ def is_of_gpu(device: Any) -> bool:
 
 
 class Stream:
-    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` is one of a GPU."""
+    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` is one of a GPU.
+
+    >>> import undertow as ut
+    >>> ut.Stream("cpu").query()
+    True
+    """
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
         if is_of_gpu(device):
@@ -82,7 +92,14 @@ class Stream:
 
 
 class Event:
-    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` is one of a GPU."""
+    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` is one of a GPU.
+
+    >>> import undertow as ut
+    >>> event = ut.Event("cpu")
+    >>> event.record()
+    >>> event.query()
+    True
+    """
 
     def __new__(cls, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> Any:
         if is_of_gpu(device):
@@ -278,68 +295,131 @@ def sym_sqrt(a: Any) -> float:
 
 
 def get_autocast_cpu_dtype() -> Any:
-    """The dtype that autocast computes in on the CPU."""
+    """The dtype that autocast computes in on the CPU.
+
+    >>> import undertow as ut
+    >>> ut.get_autocast_cpu_dtype()
+    undertow.bfloat16
+    """
     return get_autocast_dtype("cpu")
 
 
 def get_autocast_gpu_dtype() -> Any:
-    """The dtype that autocast computes in on GPUs."""
+    """The dtype that autocast computes in on GPUs.
+
+    >>> import undertow as ut
+    >>> ut.get_autocast_gpu_dtype()
+    undertow.float16
+    """
     return get_autocast_dtype("cuda")
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """Whether autocast is on, for the CPU."""
+    """Whether autocast is on, for the CPU.
+
+    >>> import undertow as ut
+    >>> with ut.autocast("cpu"):
+    ...     print(ut.is_autocast_cpu_enabled())
+    True
+    """
     return is_autocast_enabled("cpu")
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether autocast keeps the copies of parameters that it made."""
+    """Whether autocast keeps the copies of parameters that it made.
+
+    >>> import undertow as ut
+    >>> ut.is_autocast_cache_enabled()
+    False
+    """
     return False
 
 
 def clear_autocast_cache() -> None:
-    """Nothing is kept."""
+    """Nothing is kept.
+
+    >>> import undertow as ut
+    >>> ut.clear_autocast_cache()
+    """
 
 
 # ---- settings without effect
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether a nondeterministic operation would only warn."""
+    """Whether a nondeterministic operation would only warn.
+
+    >>> import undertow as ut
+    >>> ut.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return False
 
 
 def get_deterministic_debug_mode() -> int:
-    """2 if deterministic algorithms were asked for, else 0."""
+    """2 if deterministic algorithms were asked for, else 0.
+
+    >>> import undertow as ut
+    >>> ut.get_deterministic_debug_mode()
+    0
+    """
     return 2 if are_deterministic_algorithms_enabled() else 0
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """As `use_deterministic_algorithms`: off for 0 and "default", on for the rest."""
+    """As `use_deterministic_algorithms`: off for 0 and "default", on for the rest.
+
+    >>> import undertow as ut
+    >>> ut.set_deterministic_debug_mode("default")
+    """
     use_deterministic_algorithms(debug_mode in (1, 2, "warn", "error"))
 
 
 def get_num_interop_threads() -> int:
-    """How many operations may run at the same time in one program."""
+    """How many operations may run at the same time in one program.
+
+    >>> import undertow as ut
+    >>> ut.get_num_interop_threads() >= 1
+    True
+    """
     return 1
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Operations run one after the other."""
+    """Operations run one after the other.
+
+    >>> import undertow as ut
+    >>> ut.set_num_interop_threads(1)
+    """
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Whether numbers near zero can be made zero: no."""
+    """Whether numbers near zero can be made zero: no.
+
+    >>> import undertow as ut
+    >>> ut.set_flush_denormal(True)
+    False
+    """
     return False
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """True, as programs expect; undertow has no C++."""
+    """True, as programs expect; undertow has no C++.
+
+    >>> import undertow as ut
+    >>> ut.compiled_with_cxx11_abi() in (True, False)
+    True
+    """
     return True
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module with the functions of a device."""
+    """The module with the functions of a device.
+
+    >>> import undertow as ut
+    >>> ut.get_device_module("cuda") is ut.cuda
+    True
+    """
     kind = str(device or "cpu").partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise RuntimeError(f"Invalid device string: {kind!r}, which has no module")

@@ -27,9 +27,6 @@ METHODS = {
     "ao": "undertow computes with floats, and models cannot be quantized.",
     "ipu": "undertow runs on CPUs: leave it out.",
     "mtia": "undertow runs on CPUs: leave it out.",
-    "share_memory": (
-        "make the parameters on memory that processes share, from the start, as examples/hogwild.py does."
-    ),
     "xpu": "undertow runs on CPUs: leave it out.",
 }
 
@@ -41,19 +38,13 @@ PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDatase
 BELOW = {
     "nn": {
         "Container": "use Module, Sequential, ModuleList or ModuleDict.",
-        "CrossMapLRN2d": "use LocalResponseNorm, which computes the same.",
-        "LinearCrossEntropyOptions": "LinearCrossEntropyLoss takes its options as arguments.",
+        "CrossMapLRN2d": "use LocalResponseNorm, which counts the neighbouring channels alone.",
         "NLLLoss2d": "use NLLLoss, which takes images, too.",
         **dict.fromkeys(["intrinsic", "qat", "quantizable", "quantized"], QUANTIZED),
     },
     "nn.functional": {
         name: "it is for numbers of 8 bits, which NumPy has not: use matmul." for name in
         ("grouped_mm", "scaled_grouped_mm", "scaled_mm", "ScalingType", "SwizzleType")
-    },
-    "nn.init": {
-        name: f"{IN_PLACE} {name}_." for name in
-        ("constant", "dirac", "eye", "kaiming_normal", "kaiming_uniform", "normal", "orthogonal", "sparse", "uniform",
-         "xavier_normal", "xavier_uniform")
     },
     "nn.utils": {
         "clip_grad_norm": f"{IN_PLACE} clip_grad_norm_.",
@@ -103,7 +94,7 @@ def getter(module: str) -> Callable[[str], Any]:
             return STAND_INS[0](f"torch.{module}.{name}")
         if not name.startswith("_"):
             with suppress(ModuleNotFoundError):  # a module that PyTorch imports with the package
-                return import_module(f"undertow.{module}.{name}")
+                return import_module(f"{'torch' if STAND_INS else 'undertow'}.{module}.{name}")
         raise NoSuchName(name, module)
 
     return __getattr__

@@ -13,13 +13,13 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-#: PyTorch has each of these distributions in a module of its own
+#: PyTorch has each of these distributions in a module of its own, and undertow in one with its kin
 DISTRIBUTIONS = (
-    "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet exp_family exponential "
-    "fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal independent inverse_gamma "
-    "kumaraswamy laplace lkj_cholesky log_normal logistic_normal lowrank_multivariate_normal mixture_same_family "
-    "multinomial multivariate_normal negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli "
-    "relaxed_categorical studentT transformed_distribution uniform von_mises weibull wishart "
+    "bernoulli beta binomial cauchy chi2 continuous_bernoulli dirichlet exp_family exponential "
+    "fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal inverse_gamma "
+    "kumaraswamy laplace lkj_cholesky logistic_normal lowrank_multivariate_normal mixture_same_family "
+    "multinomial negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli "
+    "relaxed_categorical studentT uniform weibull wishart "
 ).split()
 
 #: package -> PyTorch's name for a module in it -> the module that is meant

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from undertow import nn
 from undertow.nn import module
 from undertow.nn.layers import (
     activations,
@@ -128,3 +129,11 @@ PLACES = {name: place(name) for name in LAYERS}
 globals().update({layer: FOUND[layer] for layers in LAYERS.values() for layer in layers.split()})
 globals().update(PLACES)
 __all__ = sorted({*PLACES, *(layer for layers in LAYERS.values() for layer in layers.split())})
+
+
+def __getattr__(name: str) -> Any:
+    """A layer that is loaded when it is first used (SyncBatchNorm), or the reason why there is none."""
+    return getattr(nn, name)
+
+
+vars(PLACES["batchnorm"])["__getattr__"] = __getattr__

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.autograd.gradcheck import gradcheck, gradgradcheck
 from undertow.graph.saved import SavedTensor
 from undertow.ops.index import index_arrays
@@ -98,7 +99,7 @@ def torch_index(torch: ModuleType, index: Any) -> Any:
 
 
 def every(indices: list[Any]) -> Any:
-    return pytest.mark.parametrize("index", indices, ids=[f"{k}-{show(i)}" for k, i in enumerate(indices)])
+    return rows("index", indices, ids=[f"{k}-{show(i)}" for k, i in enumerate(indices)])
 
 
 def source(shape: tuple[int, ...] = SHAPE, complex_: bool = False) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow import ops
 from undertow.backend import special
 from undertow.ops.linalg.rule_parts import LinAlgError
@@ -153,7 +154,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "error", "words"), WRONG, ids=[words for _, _, words in WRONG])
+@rows(("call", "error", "words"), WRONG, ids=[words for _, _, words in WRONG])
 def test_wrong_arguments(call: Callable[[], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call()

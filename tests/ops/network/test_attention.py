@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 from undertow.backend import kernels
 from undertow.ops.network import fused_attention
 
@@ -34,10 +35,10 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("core")
-@pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
-@pytest.mark.parametrize("block", [1, 100, 3000, 10**6])
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("shapes", SHAPES)
+@rows("dtype", [ut.float32, ut.float64])
+@rows("block", [1, 100, 3000, 10**6])
+@rows("is_causal", [False, True])
+@rows("shapes", SHAPES)
 def test_blocks(shapes: Any, is_causal: bool, block: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_attention, "BLOCK", block)
     inputs = leaves(shapes, dtype)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from tests.rows import rows
 
 
 class Refusal(NamedTuple):
@@ -276,7 +277,7 @@ REFUSALS = {
     ),
 }
 
-each = pytest.mark.parametrize("refusal", REFUSALS.values(), ids=list(REFUSALS))
+each = rows("refusal", REFUSALS.values(), ids=list(REFUSALS))
 
 
 def check(ns: Any, refusal: Refusal) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rows import rows
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu, dtypes
@@ -95,7 +96,7 @@ VIEWS = ONE | {f"{name}[{k}]": lambda x, f=f, k=k: f(x)[k] for name, f in SEVERA
 
 
 def every(views: dict[str, Any]) -> Any:
-    return pytest.mark.parametrize("make", list(views.values()), ids=list(views))
+    return rows("make", list(views.values()), ids=list(views))
 
 
 # ---- what a view shares and remembers

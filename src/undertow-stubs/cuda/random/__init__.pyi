@@ -9,6 +9,7 @@ from undertow.cuda import empty_cache as empty_cache
 from undertow.cuda import get_device_capability as get_device_capability
 from undertow.cuda import get_device_name as get_device_name
 from undertow.cuda import get_device_properties as get_device_properties
+from undertow.cuda import get_rng_state as get_rng_state
 from undertow.cuda import get_rng_state_all as get_rng_state_all
 from undertow.cuda import host_functions as host_functions
 from undertow.cuda import ipc_collect as ipc_collect
@@ -32,10 +33,12 @@ from undertow.cuda import memory_summary as memory_summary
 from undertow.cuda import reset_max_memory_allocated as reset_max_memory_allocated
 from undertow.cuda import reset_max_memory_cached as reset_max_memory_cached
 from undertow.cuda import reset_peak_memory_stats as reset_peak_memory_stats
+from undertow.cuda import seed as seed
 from undertow.cuda import seed_all as seed_all
 from undertow.cuda import set_device as set_device
 from undertow.cuda import set_host_functions as set_host_functions
 from undertow.cuda import set_launch_mode as set_launch_mode
+from undertow.cuda import set_rng_state as set_rng_state
 from undertow.cuda import set_rng_state_all as set_rng_state_all
 from undertow.cuda import set_stream as set_stream
 from undertow.cuda import synchronize as synchronize

@@ -36,7 +36,7 @@ from undertow.autograd.interceptors.stack import NONE, active, under
 from undertow.graph.user_lines import warn_user
 from undertow.modes import is_grad_enabled
 from undertow.ops import REGISTRY
-from undertow.ops.random.generator import fork_rng, get_rng_state, set_rng_state
+from undertow.ops.random.generator import fork_rng, restore, states
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -49,7 +49,14 @@ __all__ = [
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """No extra context managers around forward and recomputation."""
+    """No extra context managers around forward and recomputation.
+
+    >>> import undertow as ut
+    >>> first, second = ut.utils.checkpoint.noop_context_fn()
+    >>> with first, second:
+    ...     print(ut.ones(1))
+    tensor([1.])
+    """
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -147,14 +154,14 @@ def _run(
     preserve_rng_state: bool,
 ) -> Any:
     forward_context, recompute_context = context_fn()
-    state = get_rng_state() if preserve_rng_state else None
+    saved = states() if preserve_rng_state else None
     autocasts, transforms = Autocasts(), TransformsOfForward()
 
     def recompute(*inputs: Any) -> None:
         named, positional = inputs[0], inputs[1:]
         with fork_rng(enabled=preserve_rng_state):
-            if state is not None:
-                set_rng_state(state)
+            if saved is not None:
+                restore(saved)
             with autocasts.again(), recompute_context:
                 transforms.again(function, positional, named)
 

@@ -13,7 +13,12 @@ from undertow.tensor import Tensor
 
 
 class CheckpointError(AutogradError):
-    """The recomputation did not save what the forward pass saved."""
+    """The recomputation did not save what the forward pass saved.
+
+    >>> import undertow as ut
+    >>> issubclass(ut.utils.checkpoint.CheckpointError, RuntimeError)
+    True
+    """
 
 
 class Log:

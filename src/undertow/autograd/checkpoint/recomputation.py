@@ -50,7 +50,15 @@ class set_checkpoint_early_stop(Scope, contextlib.ContextDecorator):
 
 
 class set_checkpoint_debug_enabled(Scope, contextlib.ContextDecorator):
-    """Whether checkpoints made inside explain a mismatch by the operations of both runs; overrides their argument."""
+    """Whether checkpoints made inside explain a mismatch by the operations of both runs; overrides their argument.
+
+    >>> import undertow as ut
+    >>> model = ut.nn.Linear(2, 1)
+    >>> with ut.utils.checkpoint.set_checkpoint_debug_enabled(True):
+    ...     out = ut.utils.checkpoint.checkpoint(model, ut.ones(1, 2), use_reentrant=False)
+    >>> out.shape
+    undertow.Size([1, 1])
+    """
 
     variable = debug_choice
 
@@ -62,7 +70,16 @@ class set_checkpoint_debug_enabled(Scope, contextlib.ContextDecorator):
 
 
 class GraphExecGroup(Scope):
-    """Backward passes inside share what is recomputed; they must use disjoint parts of the graph."""
+    """Backward passes inside share what is recomputed; they must use disjoint parts of the graph.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> y = ut.utils.checkpoint.checkpoint(ut.sin, x, use_reentrant=False)
+    >>> with ut.utils.checkpoint.GraphExecGroup():
+    ...     y.sum().backward()
+    >>> x.grad
+    tensor([0.5403, 0.5403])
+    """
 
     variable = _group
 

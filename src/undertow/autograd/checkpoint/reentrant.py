@@ -11,7 +11,7 @@ from undertow.autograd.interceptors.autocast import Autocasts
 from undertow.engine.tasks import is_checkpoint_valid
 from undertow.graph.user_lines import warn_user
 from undertow.modes import enable_grad, no_grad
-from undertow.ops.random.generator import fork_rng, get_rng_state, set_rng_state
+from undertow.ops.random.generator import fork_rng, restore, states
 from undertow.tensor import Tensor, current_edge
 
 
@@ -24,7 +24,7 @@ class Reentrant(Function):
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         _check_some_require_grad(args)
         ctx.function, ctx.autocasts = function, Autocasts()
-        ctx.rng_state = get_rng_state() if preserve_rng_state else None
+        ctx.rng_states = states() if preserve_rng_state else None
         ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
@@ -44,9 +44,9 @@ class Reentrant(Function):
             copy = inputs[position] = tensor.detach()
             if current_edge(tensor) is not None:
                 copy.requires_grad_(True)
-        with fork_rng(enabled=ctx.rng_state is not None):
-            if ctx.rng_state is not None:
-                set_rng_state(ctx.rng_state)
+        with fork_rng(enabled=ctx.rng_states is not None):
+            if ctx.rng_states is not None:
+                restore(ctx.rng_states)
             with enable_grad(), ctx.autocasts.again():
                 outputs = ctx.function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

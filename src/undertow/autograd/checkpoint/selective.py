@@ -16,7 +16,12 @@ from undertow.ops import REGISTRY
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy may answer. There is no compiler here to overrule it, so MUST and PREFER mean the same."""
+    """What a policy may answer. There is no compiler here to overrule it, so MUST and PREFER mean the same.
+
+    >>> import undertow as ut
+    >>> [policy.name for policy in ut.utils.checkpoint.CheckpointPolicy]
+    ['MUST_SAVE', 'PREFER_SAVE', 'MUST_RECOMPUTE', 'PREFER_RECOMPUTE']
+    """
 
     MUST_SAVE = 0
     PREFER_SAVE = 1
@@ -28,7 +33,12 @@ SAVE = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the operation and its arguments: the result, `op_output`."""
+    """What a policy is told beside the operation and its arguments: the result, `op_output`.
+
+    >>> import undertow as ut
+    >>> ut.utils.checkpoint.SelectiveCheckpointContext(is_recompute=False).is_recompute
+    False
+    """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute, self.op_output = is_recompute, op_output

@@ -31,7 +31,6 @@ from undertow.ops import REGISTRY
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.apply_jvp import apply_jvp
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import check_fit, copy, copy_
 from undertow.tensor import Tensor, version_of
 from undertow.tensor.extra import Tangents
@@ -98,7 +97,7 @@ class DualLevel:
         result = call_op(op, args)
         if op.kind == "nondifferentiable":
             return result
-        values = {n: _as_tensor(op, n, v) for n, v in by_name(op, args).items()}
+        values = {n: _as_tensor(op, n, v) for n, v in op.by_name(args).items()}
         tangents = {n: self.tangent(values[n]) for n in op.edges}
         unknown = unknown_among(tangents.values())
         if unknown is not None:

@@ -10,17 +10,16 @@ import inspect
 import warnings
 from collections.abc import Callable
 from sys import _getframe as getframe
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.function.call import Call
-from undertow.autograd.function.delayed_error import DelayedError as DelayedError
-from undertow.autograd.function.delayed_error import once_differentiable as once_differentiable
 from undertow.autograd.function.intermediates import needed_inputs, note_intermediates, tracking_for
 from undertow.autograd.function.node import FunctionNode
 from undertow.autograd.function.outputs import wrap_new_output, wrap_outputs
 from undertow.autograd.interceptors.stack import with_beneath
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
+from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import Interceptor, current, in_state
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
@@ -215,4 +214,18 @@ FunctionMeta = _FunctionMeta
 
 
 class InplaceFunction(Function):
-    """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`."""
+    """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`.
+
+    >>> import undertow as ut
+    >>> issubclass(ut.autograd.function.InplaceFunction, ut.autograd.Function)
+    True
+    """
+
+
+if TYPE_CHECKING:
+    from undertow.autograd.function.delayed_error import DelayedError as DelayedError
+    from undertow.autograd.function.delayed_error import once_differentiable as once_differentiable
+else:
+    __getattr__, __dir__ = _loaded_when_used(
+        __name__, names={"undertow.autograd.function.delayed_error": "DelayedError once_differentiable"}
+    )

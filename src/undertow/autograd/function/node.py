@@ -16,7 +16,23 @@ from undertow.tensor import Tensor
 
 
 class FunctionNode(Node):
-    """The node of a custom Function, and its `ctx`."""
+    """The node of a custom Function, and its `ctx`.
+
+    >>> import undertow as ut
+    >>> class Double(ut.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.factor = 2
+    ...         return ctx.factor * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return ctx.factor * g
+    >>> x = ut.ones(1, requires_grad=True)
+    >>> Double.apply(x).backward()
+    >>> x.grad
+    tensor([2.])
+    """
 
     # Its attributes are the user's, but those with an underscore and `Node`'s own: see check_names in outputs.py.
     __slots__ = ("__dict__", "_dtypes", "_intermediates", "_kept", "_shapes", "_to_save", "_variable_positions",

@@ -260,7 +260,7 @@ def _forward(
     if vectorize:
         columns = vmap(push, chunk_size=chunk_size)(*basis)
     else:
-        pushed = [push(*[b[k] for b in basis]) for k in range(sum(sizes))]
+        pushed = [push(*[b[k] for b in basis]) for k in long_loop(range(sum(sizes)), sum(sizes), "jacobian")]
         columns = tuple([REGISTRY["stack"].function(list(c)) for c in zip(*pushed, strict=True)])
     several_outputs, shapes = known
     rows = []

@@ -124,30 +124,15 @@ def gradgradcheck(
         raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
     if check_batched_grad and not check_rev_over_rev:
         raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
-    from undertow.autograd.gradcheck.checks import as_tuple, differentiable, random_seeds, requires_grad
+    from undertow.autograd.gradcheck.checks import as_tuple, differentiable, random_seeds
 
     tensors = as_tuple(inputs)
     if grad_outputs is None:
-        found = differentiable(as_tuple(func(*tensors)))
-        seeds = random_seeds(found, gen_non_contig_grad_outputs)
+        seeds = random_seeds(differentiable(as_tuple(func(*tensors))), gen_non_contig_grad_outputs)
     else:
         seeds = as_tuple(grad_outputs)
-    places = [k for k, x in enumerate(tensors) if requires_grad(x)]
-
-    def gradient_of(*args: Any) -> tuple[Tensor, ...]:
-        points, weights = list(args[: len(tensors)]), args[len(tensors) :]
-        for k in places:
-            if not requires_grad(points[k]):  # forward mode is checked on tensors without history
-                points[k] = set_requires_grad(points[k])
-        outputs = differentiable(as_tuple(func(*points)))
-        if not outputs:
-            return ()
-        chosen = [points[k] for k in places]
-        gradients = grad(outputs, chosen, weights, create_graph=True, allow_unused=True)
-        return tuple(g for g in gradients if g is not None)
-
     return gradcheck(
-        gradient_of,
+        gradient_of(func, tensors),
         (*tensors, *seeds),
         eps=eps,
         atol=atol,
@@ -162,3 +147,23 @@ def gradgradcheck(
         fast_mode=fast_mode,
         masked=masked,
     )
+
+
+def gradient_of(func: Callable[..., Any], inputs: tuple[Any, ...]) -> Callable[..., tuple[Tensor, ...]]:
+    """The gradients of `func` for those of `inputs` that require grad, as a function of inputs and output gradients."""
+    from undertow.autograd.gradcheck.checks import as_tuple, differentiable, requires_grad
+
+    places = [k for k, x in enumerate(inputs) if requires_grad(x)]
+
+    def gradients(*args: Any) -> tuple[Tensor, ...]:
+        points, weights = list(args[: len(inputs)]), args[len(inputs) :]
+        for k in places:
+            if not requires_grad(points[k]):  # forward mode is checked on tensors without history
+                points[k] = set_requires_grad(points[k])
+        outputs = differentiable(as_tuple(func(*points)))
+        if not outputs:
+            return ()
+        found = grad(outputs, [points[k] for k in places], weights, create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    return gradients

@@ -227,6 +227,10 @@ def get_autocast_dtype(device_type: str = "cpu") -> dtypes.dtype:
     """The lower precision of the autocast that is on, or that one without `dtype` would have.
 
     That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
+
+    >>> import undertow as ut
+    >>> ut.get_autocast_dtype("cpu")
+    undertow.bfloat16
     """
     return dtypes.public(lower_precision(device_type))
 
@@ -293,6 +297,23 @@ def custom_fwd(
     """Decorate the `forward` of a custom Function that is called under autocast.
 
     cast_inputs  a dtype: forward is given its floating tensors in it, and runs without autocast
+
+    >>> import undertow as ut
+    >>> class Square(ut.autograd.Function):
+    ...     @staticmethod
+    ...     @ut.amp.custom_fwd(device_type="cpu", cast_inputs=ut.float32)
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     @ut.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0]
+    >>> with ut.autocast("cpu"):
+    ...     y = Square.apply(ut.ones(1, dtype=ut.bfloat16))
+    >>> y.dtype
+    undertow.float32
     """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -312,7 +333,25 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorate the `backward` of a custom Function, to run as its `forward`, which custom_fwd decorates, did."""
+    """Decorate the `backward` of a custom Function, to run as its `forward`, which custom_fwd decorates, did.
+
+    >>> import undertow as ut
+    >>> class Square(ut.autograd.Function):
+    ...     @staticmethod
+    ...     @ut.amp.custom_fwd(device_type="cpu", cast_inputs=ut.float32)
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     @ut.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0]
+    >>> with ut.autocast("cpu"):
+    ...     y = Square.apply(ut.ones(1, dtype=ut.bfloat16))
+    >>> y.dtype
+    undertow.float32
+    """
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

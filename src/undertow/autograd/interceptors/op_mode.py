@@ -21,6 +21,15 @@ class Operation(str):
     The name is PyTorch's, that of the node: "mm" for MmBackward0, "div" for a / b, "add_" for a change in place.
 
     kind  "primitive", "variadic" (on a list of tensors), "nondifferentiable", "view", "in_place" or "random"
+
+    >>> import undertow as ut
+    >>> class Kinds(ut.OpMode):
+    ...     def on_operation(self, op, args, kwargs):
+    ...         print(op, op.kind)
+    ...         return op(*args, **kwargs)
+    >>> with Kinds():
+    ...     _ = ut.ones(2) * 3
+    mul primitive
     """
 
     __slots__ = ("_function", "kind")

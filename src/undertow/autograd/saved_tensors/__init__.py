@@ -108,7 +108,12 @@ def are_saved_tensors_hooks_enabled() -> bool:
 
 
 def make_saved_tensor(tensor: Tensor, is_output: bool = False) -> SavedTensor:
-    """A tensor saved as a node would save it: hooks that are on apply to it; `unpack()` gives it back."""
+    """A tensor saved as a node would save it: hooks that are on apply to it; `unpack()` gives it back.
+
+    >>> import undertow as ut
+    >>> ut.autograd.graph.make_saved_tensor(ut.ones(2)).unpack()
+    tensor([1., 1.])
+    """
     saved = SavedTensor(tensor.detach() if is_output else tensor)
     state = current()
     if state.saved_hooks:

@@ -19,7 +19,7 @@ from undertow.autograd.interceptors.stack import active, entered, under
 from undertow.autograd.vmap.level import VmapLevel
 from undertow.modes import State, state_variable
 from undertow.ops import REGISTRY
-from undertow.ops.random.generator import get_rng_state, set_rng_state
+from undertow.ops.random.generator import restore, states
 from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
@@ -196,12 +196,15 @@ class _Call:
 
     def run_in_chunks(self, chunk_size: int, kwargs: dict[str, Any]) -> Any:
         """The outputs of one chunk after the other, joined."""
+        from undertow.long_loops import long_loop
+
         found, spec = [], None
-        state = get_rng_state() if self.randomness == "same" else None
-        for start in range(0, self.size, chunk_size):
+        drawn_from = states() if self.randomness == "same" else None
+        starts = range(0, self.size, chunk_size)
+        for start in long_loop(starts, len(starts), "vmap"):
             size = min(chunk_size, self.size - start)
-            if state is not None:
-                set_rng_state(state)  # so that every chunk draws the same numbers
+            if drawn_from is not None:
+                restore(drawn_from)  # so that every chunk draws the same numbers
             leaves = [
                 v if d is None else REGISTRY["narrow"].function(v, d, start, size)
                 for v, d in zip(self.leaves, self.dims, strict=True)

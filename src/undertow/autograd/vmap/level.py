@@ -15,7 +15,6 @@ from undertow.errors import warn_once
 from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import LOOP
 from undertow.ops.declare.rules.apply_batching import apply_named
-from undertow.ops.declare.rules.call_arguments import by_name
 from undertow.ops.inplace.forms import copy_
 from undertow.tensor import Tensor, without_history
 
@@ -102,7 +101,7 @@ class VmapLevel:
         pairs = [self.unwrap(a) for a in args]
         if op.batch is None or op.batch is LOOP:
             warn_loop(op.name)
-        values = by_name(op, [v for v, _ in pairs])
+        values = op.by_name([v for v, _ in pairs])
         dims = dict(zip(values, [d for _, d in pairs], strict=True))
         out, out_dim = under(stack.without(self), apply_named, op, values, dims)
         return self.wrap(out, out_dim)

@@ -7,13 +7,16 @@ kernel_text  what every kernel begins with                 compile      from tex
 formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
+making       new arrays, and copies                        products     of matrices, by cuBLAS
 functions    functions of NumPy made of all these          arrays       CudaArray
 wrappers     functions of NumPy that have no kernel
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          ordering     sorting, and sums by index
-attention    a block of scores at a time                   convolution, cudnn   by cuDNN, or by kernels of ours
+philox       random numbers
+attention    a block of scores at a time                   flash        all of it, on tensor cores
+convolution, cudnn   by cuDNN, or by kernels of ours
 updates      steps of optimizers, all at once              half_precision, precision   what is computed in which dtype
 
 UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
@@ -45,11 +48,14 @@ from undertow.backend.cuda import (
     half_precision,
     indexing,
     libraries,
+    making,
     norms,
     ordering,
+    philox,
     pinned,
     pooling,
     precision,
+    products,
     reductions,
     rows,
     scans,
@@ -81,9 +87,9 @@ from undertow.errors import OutOfMemoryError as OutOfMemoryError
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
-    "linear": functions.linear, "note_outside": indexing.note_outside,
+    "linear": products.linear, "note_outside": indexing.note_outside,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
-    **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS,
+    **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip
 
 
@@ -107,6 +113,7 @@ class CudaNamespace(ArrayNamespace):
         device.check(which.index or 0)
         super().__init__(which, cpu.module)
         self.index = which.index or 0
+        self.has_neighbours = device.count() > 1
         self.ndarray = array_class(self.index)
         self.ndarray.namespace = self
         self.default_stream = streams.default_stream_of(self)
@@ -120,7 +127,7 @@ class CudaNamespace(ArrayNamespace):
 
     def _set_up(self) -> None:
         """Give C what it calls: the same for all devices, because kernels run on each of them."""
-        operators = {**self.kernels, "copy": self.copy_kernel, "matmul": functions.matmul}
+        operators = {**self.kernels, "copy": self.copy_kernel, "matmul": products.matmul}
         extension = device.extension()
         extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
         extension.start_lanes(streams.chosen_variable, streams.numbers_of)
@@ -131,7 +138,7 @@ class CudaNamespace(ArrayNamespace):
     def here(self) -> Any:
         """The extension, which makes new arrays on this device."""
         extension = device.extension()
-        if device.count() > 1:
+        if self.has_neighbours:
             extension.enter(self.index)
         return extension
 
@@ -208,6 +215,10 @@ class CudaNamespace(ArrayNamespace):
         formula = Formula(len(operands), elementwise.all_alike, lambda dtypes: code)
         return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
 
+    def random_stream(self, seed: int) -> philox.Philox:
+        """A stream of random numbers, drawn in the memory of this device."""
+        return philox.Philox(self, seed)
+
     def current_stream(self) -> streams.Stream:
         return streams.current_stream_of(self)
 
@@ -225,12 +236,12 @@ class CudaNamespace(ArrayNamespace):
         return device.extension().zero(self.empty_(shape, dtype, order))
 
     def ones_(self, shape: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
-        return functions.filled(self.empty_(shape, float if dtype is None else dtype, order), 1)
+        return making.filled(self.empty_(shape, float if dtype is None else dtype, order), 1)
 
     def full_(self, shape: Any, fill_value: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
         if dtype is None:
             dtype = fill_value.dtype if tail.is_device_array(fill_value) else np.asarray(fill_value).dtype
-        return functions.filled(self.empty_(shape, dtype, order), fill_value)
+        return making.filled(self.empty_(shape, dtype, order), fill_value)
 
     def asarray_(self, value: Any, dtype: DType = None, order: Any = None, copy: Any = None, **options: Any) -> Array:
         if not tail.is_device_array(value):
@@ -242,7 +253,7 @@ class CudaNamespace(ArrayNamespace):
         if dtype is not None and value.dtype != np.dtype(dtype):
             value = value.astype(dtype)
         elif copy:
-            value = functions.copied(value)
+            value = making.copied(value)
         return in_order(value, order) if order in ("C", "F") else value
 
     def array_(
@@ -250,7 +261,7 @@ class CudaNamespace(ArrayNamespace):
     ) -> Array:
         if tail.is_device_array(value):
             same = dtype is None or value.dtype == np.dtype(dtype)
-            made = functions.copied(value, order) if same else self.asarray_(value, dtype)
+            made = making.copied(value, order) if same else self.asarray_(value, dtype)
         else:
             made = self.asarray_(value, dtype)
         return made if made.ndim >= ndmin else made[(None,) * (ndmin - made.ndim)]
@@ -266,14 +277,14 @@ class CudaNamespace(ArrayNamespace):
         return device.extension().broadcast_to(self.asarray_(x), shape)
 
     def matmul_(self, a: Any, b: Any) -> Any:
-        return functions.matmul(a, b)
+        return products.matmul(a, b)
 
     def take_over(self, array: Array) -> Array:
         """A copy of an array of any device, in this one's memory."""
         if not tail.is_device_array(array):
             later = self._later(array) if non_blocking.get() else None
             return self.asarray_(array.to_host() if hasattr(array, "to_host") else array) if later is None else later
-        return functions.copied(array) if array.namespace is self else self._from_peer(array)
+        return making.copied(array) if array.namespace is self else self._from_peer(array)
 
     def _later(self, array: Any) -> Array | None:
         """A copy of an array in pinned memory, there when the current stream is done; None: it is not pinned."""

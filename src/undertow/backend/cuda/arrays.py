@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cuda import device, exchange, functions, pinned, scans, tail, views
+from undertow.backend import dtypes
+from undertow.backend.cuda import device, exchange, functions, making, pinned, scans, tail, views
+from undertow.backend.cuda.reductions import OPERATIONS, result_dtype, supported
 from undertow.backend.cuda.reductions import reduce as reduce_to
-from undertow.backend.cuda.reductions import result_dtype, supported
 from undertow.backend.interface import Array, Device, DType, HostValues
 
 
@@ -57,7 +58,7 @@ class Methods(HostValues):
     ctypes = property(lambda self: SimpleNamespace(data=self.address))
     mT = property(lambda self: self.swapaxes(-1, -2))
     real = property(lambda self: views.part(self, "real") if self.dtype.kind == "c" else self)
-    imag = property(lambda self: views.part(self, "imag") if self.dtype.kind == "c" else functions.zeros_like(self))
+    imag = property(lambda self: views.part(self, "imag") if self.dtype.kind == "c" else making.zeros_like(self))
     flat = property(lambda self: self.reshape(-1))
 
     @property
@@ -113,10 +114,10 @@ class Methods(HostValues):
         return self.namespace.cast_to(dtype)(self)
 
     def copy(self, order: str = "C") -> Any:
-        return functions.copied(self, order)
+        return making.copied(self, order)
 
     def fill(self, value: Any) -> None:
-        if functions.is_number_of(value, self.dtype):
+        if making.is_number_of(value, self.dtype):
             self.namespace.fill_kernel(self, value, self)  # a number travels with the kernel: nobody waits
         else:
             self[...] = value
@@ -237,6 +238,10 @@ def call_method(array: Any, name: str, method: Callable[..., Any], *args: Any, *
     return tail.on_host(name, method, (array, *args), kwargs, written)
 
 
+#: the number of sums in C, and dtypes whose sums have them, too
+SUM, REAL = OPERATIONS["add"][0], (dtypes.float32, dtypes.float64)
+
+
 def reduce_by(ufunc: Any, array: Array, *args: Any, **options: Any) -> Any:
     """`ufunc.reduce` of an array of the device."""
     if ufunc.__name__ in functions.REDUCTIONS:
@@ -248,6 +253,9 @@ def reduced(ufunc: Any, array: Array, axis: Any = 0, dtype: DType = None, out: A
             **options: Any) -> Any:  # fmt: skip
     """`ufunc.reduce`."""
     name = ufunc.__name__
+    is_plain = name == "add" and axis is None and dtype is None and out is None and not options
+    if is_plain and array.dtype in REAL and array.ndim:  # the sum of everything, which losses are
+        return device.extension().reduce(SUM, array, 0, array.ndim, bool(keepdims), array.dtype, 1.0)
     to = result_dtype(name, array, dtype)
     if out is not None or not supported(name, array, to, options):
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, **options, **({} if out is None else {"out": out})}

@@ -1,7 +1,8 @@
 """Attention a block of scores at a time: as many as stay in the device's cache between the product and the softmax.
 
 Scores are float32 (or float64), whatever the dtype of queries and keys; weights have that dtype, for the next product.
-The backward pass computes them anew, from the logarithms of the sums of exponentials.
+The backward pass computes them anew, from the logarithms of the sums of exponentials. In half precision, rows of 16 to
+128 numbers go to the kernels of flash.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from undertow.backend.cuda import device
+from undertow.backend.cuda import device, flash
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows
 from undertow.backend.interface import Array
 
@@ -139,6 +140,8 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
     """The result, and log(sum(exp(scores))) for every query."""
     if not _serves(query, key, value):
         return None
+    if flash.serves(query, key, value, scale):
+        return flash.attention(query, key, value, is_causal, scale)
     q, k, v = _stacks(query, key, value)
     multiply, sums = device.extension().multiply_into, exact(query.dtype)
     out, logs = _empty((*query.shape[:-1], value.shape[-1]), query.dtype), _empty(query.shape[:-1], sums)
@@ -157,12 +160,23 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
 
 
 def attention_gradients(
-    g: Array, needs: Sequence[bool], query: Array, key: Array, value: Array, logs: Array, is_causal: bool, scale: float
+    g: Array,
+    needs: Sequence[bool],
+    query: Array,
+    key: Array,
+    value: Array,
+    result: Array,
+    logs: Array,
+    is_causal: bool,
+    scale: float,
 ) -> Any:
     """The gradients of query, key and value."""
     sums = exact(query.dtype)
     if not _serves(query, key, value, g) or logs.dtype != sums:
         return None
+    if flash.serves(query, key, value, scale, g, result):
+        found = flash.gradients(g, query, key, value, result, logs, is_causal, scale)
+        return [x if needed else None for x, needed in zip(found, needs, strict=True)]
     q, k, v, g = _stacks(query, key, value, g)
     multiply, log_rows = device.extension().multiply_into, rows(logs).reshape(q.shape[:2])
     of_q, of_k, of_v = _empty(q.shape, q.dtype), *[device.extension().zero(_empty(x.shape, sums)) for x in (k, v)]

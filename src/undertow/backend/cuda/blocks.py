@@ -44,6 +44,36 @@ struct Most { FN_METHOD T operator()(T a, T b) const { return a > b || a != a ? 
 FN T sum_of(T v) { return together(v, T(0), Sum()); }
 FN T at(const S *x, i64 i) { return Cast<T, S>::of(x[i]); }
 FN void put(S *x, i64 i, T v) { x[i] = Cast<S, T>::of(v); }
+
+// a row that the threads of a block keep: KEPT pieces of 16 bytes each
+#define WIDE (16 / (int)sizeof(S))
+#define KEPT 2
+struct alignas(16) Piece { S v[WIDE]; };
+struct Kept { T v[KEPT * WIDE]; };
+#if !ALONE
+#define EACH_PIECE(k, i, columns) \
+    _Pragma("unroll") for (int k = 0; k < KEPT; k++) \
+        if (const i64 i = threadIdx.x + (i64)k * blockDim.x; i < (columns) / WIDE)
+FN void fetch(Kept &to, const S *x, i64 columns, T none)
+{
+#pragma unroll
+    for (int j = 0; j < KEPT * WIDE; j++) to.v[j] = none;
+    EACH_PIECE(k, i, columns) {
+        const Piece piece = ((const Piece *)x)[i];
+#pragma unroll
+        for (int j = 0; j < WIDE; j++) to.v[k * WIDE + j] = Cast<T, S>::of(piece.v[j]);
+    }
+}
+FN void store(S *x, const Kept &from, i64 columns)
+{
+    EACH_PIECE(k, i, columns) {
+        Piece piece;
+#pragma unroll
+        for (int j = 0; j < WIDE; j++) piece.v[j] = Cast<S, T>::of(from.v[k * WIDE + j]);
+        ((Piece *)x)[i] = piece;
+    }
+}
+#endif
 """
 
 
@@ -60,6 +90,14 @@ def threads_for(columns: int) -> int:
     while threads < 512 and threads * 4 < columns:
         threads *= 2
     return threads
+
+
+def threads_that_keep(columns: int, *arrays: Any) -> int:
+    """How many threads can keep a row of these arrays (or None) in registers; 0: it is too long, or lies askew."""
+    wide: int = 16 // arrays[0].dtype.itemsize
+    if columns % wide or columns > 512 * 2 * wide or any([a is not None and a.address % 16 for a in arrays]):
+        return 0
+    return max(32, 1 << (-(-columns // (2 * wide)) - 1).bit_length())
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:

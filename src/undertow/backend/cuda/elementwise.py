@@ -19,6 +19,7 @@ from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.cuda.kernel_text import NUMBER, PYTHON, code_of, computed, dtype_of, stored
 
 MOST_LOOP = 12  # as in csrc/cuda/cuda.h
+INNER = 16  # of kernels whose vectors lie side by side in the last dimension alone
 LETTERS = "abcdefgh"
 DTypes = tuple[np.dtype[Any], ...]
 
@@ -38,10 +39,13 @@ class Formula:
         return dtypes[-1], plain, strided, tuple([code_of(d) for d in dtypes[:-1]])
 
     def compile_vector(self, codes: tuple[int, ...], singles: int) -> int:
-        """The kernel for large arrays; `singles` are the bits of operands that are a single element."""
+        """The kernel for large arrays; `singles` are the bits of operands that are a single element, and INNER."""
         dtypes = self.resolve(tuple([kind_of(code) for code in codes]))
         text = Text(codes, dtypes, self.code(dtypes))
-        return compile_kernels(f"{text.head()}{text.vector(singles)}", [Entry("vector", "Alike")])[0]
+        body, entry = text.vector(singles), Entry("vector", "Alike")
+        if singles & INNER:
+            body, entry = text.inner(singles & INNER - 1), Entry("inner", "Strided")
+        return compile_kernels(f"{text.head()}{body}", [entry])[0]
 
 
 def kind_of(code: int) -> Any:
@@ -104,44 +108,62 @@ class Text:
     for (int j = 0; j < 4; j++, i += blockDim.x) if (i < p.n) ((O *)p.out)[i] = {body}; }}
 """
 
-    def strided(self) -> str:
-        arrays = self.arrays()
+    def walk(self, arrays: Sequence[int]) -> str:
+        """From the number i of an element to where it lies: o in the result, and o0, o1, ... in operands."""
         offsets = "".join([f", o{k} = 0" for k in arrays])
-        walk = "".join([f" o{k} += r * p.steps[{self.nin - k}][d];" for k in arrays])
+        steps = "".join([f" o{k} += r * p.steps[{self.nin - k}][d];" for k in arrays])
         loop = "for (int d = (int)p.nd - 1; d >= 0; d--) { "
-        body = self.values(lambda k: f"*{self.of_array(k)}(p.x[{k}] + o{k})")
-        return f"""KERNEL(strided, Strided) {{ BEGIN {self.numbers()}
+        return f"""
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, o = 0{offsets}; if (i >= p.n) return;
     if (p.n <= 0x7fffffff) {{ u32 rest = (u32)i;
         {loop}u32 size = (u32)p.dims[d], q = rest / size; i64 r = rest - q * size; rest = q;
-            o += r * p.steps[0][d];{walk} }} }}
+            o += r * p.steps[0][d];{steps} }} }}
     else {{ i64 rest = i;
-        {loop}i64 size = p.dims[d], q = rest / size, r = rest - q * size; rest = q; o += r * p.steps[0][d];{walk} }} }}
+        {loop}i64 size = p.dims[d], q = rest / size, r = rest - q * size; rest = q; o += r * p.steps[0][d];{steps} }} }}
+"""
+
+    def strided(self) -> str:
+        body = self.values(lambda k: f"*{self.of_array(k)}(p.x[{k}] + o{k})")
+        return f"""KERNEL(strided, Strided) {{ BEGIN {self.numbers()}{self.walk(self.arrays())}
     *(O *)(p.out + o) = {body}; }}
 """
 
-    def vector(self, singles: int) -> str:
-        """Sixteen bytes at a time, twice for each thread."""
+    def pieces(self, singles: int) -> tuple[int, list[int], str, str, list[str]]:
+        """Of kernels that take vectors: their length, which operands have them, types, numbers, and elements."""
         wide = 16 // self.dtypes[-1].itemsize
         arrays = [k for k in self.arrays() if not singles >> k & 1]
         alone = [k for k in self.arrays() if singles >> k & 1]
-        first = "".join(
-            [
-                f"const {computed(self.dtypes[k])} e{k} = {self.element(k, f'*{self.of_array(k)}p.x[{k}]')}; "
-                for k in alone
-            ]
-        )
-        types = "".join(
-            [f"struct alignas(16) V{k} {{ {stored(dtype_of(self.codes[k]))} v[{wide}]; }}; " for k in arrays]
-        )
-        places = "".join([f"V{k} v{k}[2]; " for k in arrays])
-        fetch = "".join([f"v{k}[u] = ((const V{k} *)p.x[{k}])[at + u * blockDim.x]; " for k in arrays])
+        aligned: Callable[[int], int] = lambda k: min(16, wide * dtype_of(self.codes[k]).itemsize)
+        types = [
+            f"struct alignas({aligned(k)}) V{k} {{ {stored(dtype_of(self.codes[k]))} v[{wide}]; }};" for k in arrays
+        ]
+        types.append(f"struct alignas(16) VO {{ O v[{wide}]; }};\n")
+        first = [
+            f"const {computed(self.dtypes[k])} e{k} = {self.element(k, f'*{self.of_array(k)}p.x[{k}]')}; "
+            for k in alone
+        ]
         operands = [
             f"n{k}" if code >= NUMBER else f"e{k}" if k in alone else self.element(k, f"v{k}[u].v[w]")
             for k, code in enumerate(self.codes)
         ]
-        return f"""{types}struct alignas(16) VO {{ O v[{wide}]; }};
-KERNEL(vector, Alike) {{ BEGIN {self.numbers()}{first}{places}
+        return wide, arrays, " ".join(types), self.numbers() + "".join(first), operands
+
+    def inner(self, singles: int) -> str:
+        """Sixteen bytes of the result at a time, which lie side by side, and so do those of operands."""
+        wide, arrays, types, numbers, operands = self.pieces(singles)
+        fetch = "".join([f"const V{k} v{k}[1] = {{*(const V{k} *)(p.x[{k}] + o{k})}}; " for k in arrays])
+        return f"""{types}KERNEL(inner, Strided) {{ BEGIN {numbers}{self.walk(arrays)}
+    {fetch}VO result; const int u = 0;
+    for (int w = 0; w < {wide}; w++) result.v[w] = Cast<O, R>::of(formula({", ".join(operands)}));
+    *(VO *)(p.out + o) = result; }}
+"""
+
+    def vector(self, singles: int) -> str:
+        """Sixteen bytes of the result at a time, twice for each thread."""
+        wide, arrays, types, numbers, operands = self.pieces(singles)
+        places = "".join([f"V{k} v{k}[2]; " for k in arrays])
+        fetch = "".join([f"v{k}[u] = ((const V{k} *)p.x[{k}])[at + u * blockDim.x]; " for k in arrays])
+        return f"""{types}KERNEL(vector, Alike) {{ BEGIN {numbers}{places}
     i64 n = p.n / {wide}, at = (i64)blockIdx.x * 2 * blockDim.x + threadIdx.x;
     for (int u = 0; u < 2; u++) if (at + u * blockDim.x < n) {{ {fetch} }}
     for (int u = 0; u < 2; u++) if (at + u * blockDim.x < n) {{ VO o;

@@ -5,7 +5,6 @@ They take NumPy's arguments, and return NotImplemented where they do not serve.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +14,8 @@ import numpy as np
 from undertow.backend import dtypes
 from undertow.backend.cuda import device, indexing, ordering, scans, tail
 from undertow.backend.cuda.indexing import at as at
+from undertow.backend.cuda.making import copied, copyto, empty_like, full_like, ones_like, zeros_like
+from undertow.backend.cuda.products import dot, matmul, outer, tensordot
 from undertow.backend.cuda.reductions import OPERATIONS, axes_of, mean_of, reduce, result_dtype, supported
 from undertow.backend.interface import Array, DType
 
@@ -64,98 +65,6 @@ ASK_SHAPE: dict[str, Callable[..., Any]] = {
 }
 
 
-# ---- making arrays
-
-
-def strides_like(x: Array, dtype: np.dtype[Any], order: str = "K") -> tuple[int, ...] | None:
-    """Strides that keep the order in memory of an array's dimensions; None for rows."""
-    if order == "F" or (order == "A" and x.flags.fnc):
-        wanted = list(range(x.ndim))[::-1]
-    elif order != "K" or x.is_contiguous:
-        return None
-    else:
-        wanted = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))
-    strides, step = [0] * x.ndim, dtype.itemsize
-    for d in reversed(wanted):
-        strides[d] = step
-        step *= max(x.shape[d], 1)
-    return tuple(strides)
-
-
-def empty_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = True, shape: Any = None) -> Array:
-    dtype = x.dtype if dtype is None else np.dtype(dtype)
-    if shape is not None:
-        return device.extension().empty(tuple(np.atleast_1d(shape).tolist()), dtype)
-    strides = strides_like(x, dtype, order)
-    return device.extension().empty(x.shape, dtype, *(() if strides is None else (strides,)))
-
-
-def zeros_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = True, shape: Any = None) -> Array:
-    return device.extension().zero(empty_like(x, dtype, order, subok, shape))
-
-
-def full_like(
-    x: Array, fill_value: Any, dtype: DType = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Array:
-    return filled(empty_like(x, dtype, order, subok, shape), fill_value)
-
-
-def ones_like(x: Array, dtype: DType = None, order: str = "K", subok: bool = True, shape: Any = None) -> Array:
-    return filled(empty_like(x, dtype, order, subok, shape), 1)
-
-
-def is_number_of(value: Any, dtype: DType) -> bool:
-    """Whether a value is a number of Python's that the dtype holds as it is, or rounded."""
-    if type(value) is bool:
-        return True
-    return type(value) in (int, float) if dtype.kind in "fc" else type(value) is int and fits(value, dtype)
-
-
-def fits(value: int, dtype: DType) -> bool:
-    return dtype.kind in "iu" and bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
-
-
-def filled(array: Array, value: Any) -> Array:
-    """Write one value everywhere."""
-    if type(value) in (bool, int, float) or isinstance(value, np.generic):
-        if value == 0 and array.dtype.kind in "bui":
-            return device.extension().zero(array)
-        return array.namespace.fill_kernel(array, value if array.dtype.kind != "b" else bool(value), array)
-    if not tail.is_device_array(value):
-        value = array.namespace.asarray(np.asarray(value).astype(array.dtype))
-    copyto(array, value, casting="unsafe")
-    return array
-
-
-def copied(x: Array, order: str = "K") -> Array:
-    out = empty_like(x, order=order or "K")
-    x.namespace.copy_kernel(x, out)
-    return out
-
-
-def copyto(to: Array, value: Any, casting: Any = "same_kind", where: Any = True) -> Any:
-    space = to.namespace
-    if not tail.is_device_array(value):
-        value = space.asarray(np.asarray(value), to.dtype)
-    if not np.can_cast(value.dtype, to.dtype, casting) and not dtypes.is_narrow(to.dtype):
-        raise TypeError(f"Cannot cast array data from {value.dtype} to {to.dtype} according to the rule '{casting}'")
-    if not to.is_writeable:
-        raise ValueError("assignment destination is read-only")
-    if where is not True:
-        value = space.where(where, value.astype(to.dtype, copy=False), to)
-    while value.ndim > to.ndim and value.shape[0] == 1:
-        value = value[0]
-    if value.ndim > to.ndim:
-        raise ValueError(f"could not broadcast input array from shape {value.shape} into shape {to.shape}")
-    if value.dtype == to.dtype:
-        space.copy_kernel(value, to)
-    elif dtypes.is_narrow(to.dtype) or to.dtype.kind in "buifc":
-        space.cast_to(to.dtype)(value, to)
-    else:
-        return NotImplemented
-    return None
-
-
 # ---- reductions
 
 
@@ -184,10 +93,11 @@ def truth(name: str) -> Callable[..., Any]:
 def mean(
     a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Any = NOTHING, **options: Any
 ) -> Any:
-    if out is not None or options or a.dtype.kind not in "buif" or dtypes.is_narrow(a.dtype):
+    kind = dtypes.kind_of(a.dtype)
+    if out is not None or options or kind not in "buif":
         return NotImplemented
-    to = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind == "f" else np.dtype(np.float64)
-    if to.kind != "f" or dtypes.is_narrow(to):
+    to = np.dtype(dtype) if dtype is not None else a.dtype if kind == "f" else np.dtype(np.float64)
+    if dtypes.kind_of(to) != "f":
         return NotImplemented
     return mean_of(a, axis, keepdims is not NOTHING and bool(keepdims), to)
 
@@ -223,6 +133,10 @@ def concatenate(
     given = list(arrays)
     if out is not None or axis is None or not any(map(tail.is_device_array, given)):
         return NotImplemented
+    if dtype is None and tail.is_device_array(given[0]):
+        joined = device.extension().join(given, axis if axis >= 0 else axis + given[0].ndim)
+        if joined is not None:
+            return joined
     space = next(a for a in given if tail.is_device_array(a)).namespace
     given = [a if tail.is_device_array(a) else space.asarray(a) for a in given]
     first = given[0]
@@ -255,74 +169,6 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any)
         raise ValueError("all input arrays must have the same shape")
     index = (slice(None),) * axis + (None,)
     return concatenate([a[index] for a in given], axis, out, **options)
-
-
-# ---- products
-
-
-def matmul(a: Any, b: Any) -> Any:
-    with contextlib.suppress(NotImplementedError, TypeError):
-        return device.extension().matmul(a, b)  # two matrices, or stacks, of one dtype
-    if not (tail.is_device_array(a) and tail.is_device_array(b)):
-        return tail.on_host("matmul", np.matmul, (a, b), {})
-    if not a.ndim or not b.ndim:
-        raise ValueError("matmul: Input operand does not have enough dimensions")
-    if a.ndim == 1:
-        return matmul(a[None], b)[..., 0, :] if b.ndim > 1 else matmul(a[None], b[:, None])[0, 0]
-    if b.ndim == 1:
-        return matmul(a, b[:, None])[..., 0]
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError(
-            f"matmul: Input operand 1 has a mismatch in its core dimension 0 (size {b.shape[-2]} is different from "
-            f"{a.shape[-1]})"
-        )
-    dtype = a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
-    if dtype.kind not in "fc" or dtypes.is_narrow(dtype):
-        return tail.on_host("matmul", np.matmul, (a, b), {})
-    a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    shape = (*lead, a.shape[-2], b.shape[-1])
-    if not a.size or not b.size:
-        return a.namespace.zeros(shape, dtype)
-    if math.prod(a.shape[:-2]) != 1 and math.prod(b.shape[:-2]) != 1:
-        a, b = (x.namespace.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
-    else:
-        a, b = (x.reshape(x.shape[-2:]) if math.prod(x.shape[:-2]) == 1 else x for x in (a, b))
-    product = device.extension().matmul(a, b)
-    return product if product.shape == shape else product.reshape(shape)
-
-
-def linear(x: Array, weight: Array, bias: Array) -> Any:
-    """x @ weight.T + bias in one step; None where that is impossible."""
-    return device.extension().linear(x, weight, bias)
-
-
-def dot(a: Any, b: Any, out: Any = None) -> Any:
-    if out is not None:
-        return NotImplemented
-    if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
-        return a * b
-    if a.ndim <= 2 and b.ndim <= 2:
-        return matmul(a, b)
-    return tensordot(a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
-
-
-def tensordot(a: Array, b: Array, axes: Any = 2) -> Any:
-    if isinstance(axes, int):
-        axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    left, right = ([x] if isinstance(x, int) else list(x) for x in axes)
-    left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
-    kept_a = [d for d in range(a.ndim) if d not in left]
-    kept_b = [d for d in range(b.ndim) if d not in right]
-    shape = [*[a.shape[d] for d in kept_a], *[b.shape[d] for d in kept_b]]
-    length = math.prod([a.shape[d] for d in left])
-    rows = a.transpose(*kept_a, *left).reshape(math.prod([a.shape[d] for d in kept_a]), length)
-    columns = b.transpose(*right, *kept_b).reshape(length, math.prod([b.shape[d] for d in kept_b]))
-    return matmul(rows, columns).reshape(shape)
-
-
-def outer(a: Array, b: Array, out: Any = None) -> Any:
-    return NotImplemented if out is not None else a.reshape(-1, 1) * b.reshape(1, -1)
 
 
 # ---- choosing and moving

@@ -85,6 +85,10 @@ struct BFloat { u16 bits; };
 FN u32 bits_of(float v) { union { float f; u32 u; } x; x.f = v; return x.u; }
 FN float float_of(u32 v) { union { float f; u32 u; } x; x.u = v; return x.f; }
 FN double double_of(u64 v) { union { double f; u64 u; } x; x.u = v; return x.f; }
+#ifdef __CUDACC__
+FN float widened(Half h) { float v; asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(h.bits)); return v; }
+FN Half narrowed(float v) { Half h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(v)); return h; }
+#else
 FN float widened(Half h)
 {
     u32 sign = (u32)(h.bits & 0x8000) << 16, rest = h.bits & 0x7fff;
@@ -102,10 +106,16 @@ FN Half narrowed(float v)
     else h.bits = (u16)(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1)) >> 13));
     return h;
 }
+#endif
 FN float widened(BFloat b) { return float_of((u32)b.bits << 16); }
 FN BFloat narrowed_to_bfloat(float v)
 {
-    u32 x = bits_of(v); BFloat b;
+    BFloat b;
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b.bits) : "f"(v));
+    return b;
+#endif
+    const u32 x = bits_of(v);
     b.bits = (u16)((x & 0x7fffffff) > 0x7f800000u ? (x >> 16 & 0x8000) | 0x7fc0 : (x + 0x7fff + (x >> 16 & 1)) >> 16);
     return b;
 }

@@ -7,16 +7,41 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend.cuda import device
-from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for
+from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
 from undertow.backend.cuda.reductions import reduce
 from undertow.backend.interface import Array
 
 # ---- over the last dimensions: a block for each row
 
 FORWARD = r"""
-struct P { S *out; T *mean, *rstd; const S *in, *weight, *bias; i64 columns; double eps; i64 centred; };
+struct P { S *out; T *mean, *rstd; const S *in, *weight, *bias; i64 columns; double eps; i64 centred, kept; };
 KERNEL(forward, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
     T mean = 0, square = 0;
+#if !ALONE
+    if (p.kept) {
+        Kept row, other;
+        fetch(row, x, p.columns, T(0));
+        if (p.centred) {
+            for (int j = 0; j < KEPT * WIDE; j++) mean += row.v[j];
+            mean = sum_of(mean) / (T)p.columns;
+        }
+        EACH_PIECE(k, i, p.columns)
+            for (int j = k * WIDE; j < k * WIDE + WIDE; j++) { row.v[j] -= mean; square += row.v[j] * row.v[j]; }
+        const T rstd = T(1) / m_sqrt(sum_of(square) / (T)p.columns + (T)p.eps);
+        if (threadIdx.x == 0) { p.rstd[blockIdx.x] = rstd; if (p.mean) p.mean[blockIdx.x] = mean; }
+        for (int j = 0; j < KEPT * WIDE; j++) row.v[j] *= rstd;
+        if (p.weight) {
+            fetch(other, p.weight, p.columns, T(0));
+            for (int j = 0; j < KEPT * WIDE; j++) row.v[j] *= other.v[j];
+        }
+        if (p.bias) {
+            fetch(other, p.bias, p.columns, T(0));
+            for (int j = 0; j < KEPT * WIDE; j++) row.v[j] += other.v[j];
+        }
+        store(out, row, p.columns);
+        return;
+    }
+#endif
     if (p.centred) {
         for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) mean += at(x, i);
         mean = sum_of(mean) / (T)p.columns;
@@ -33,10 +58,30 @@ KERNEL(forward, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
 """
 
 BACKWARD = r"""
-struct P { S *out; const S *g, *in, *weight; const T *mean, *rstd; i64 columns; };
+struct P { S *out; const S *g, *in, *weight; const T *mean, *rstd; i64 columns, kept; };
 KERNEL(backward, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *x = p.in + from, *g = p.g + from;
     const T mean = p.mean ? p.mean[blockIdx.x] : T(0), rstd = p.rstd[blockIdx.x];
     T along = 0, sum = 0;
+#if !ALONE
+    if (p.kept) {
+        Kept row, slope, weight;
+        fetch(row, x, p.columns, mean);
+        fetch(slope, g, p.columns, T(0));
+        if (p.weight) {
+            fetch(weight, p.weight, p.columns, T(0));
+            for (int j = 0; j < KEPT * WIDE; j++) slope.v[j] *= weight.v[j];
+        }
+        for (int j = 0; j < KEPT * WIDE; j++) {
+            row.v[j] = (row.v[j] - mean) * rstd;
+            sum += slope.v[j]; along += slope.v[j] * row.v[j];
+        }
+        along = sum_of(along) / (T)p.columns;
+        sum = p.mean ? sum_of(sum) / (T)p.columns : T(0);
+        for (int j = 0; j < KEPT * WIDE; j++) row.v[j] = rstd * (slope.v[j] - sum - row.v[j] * along);
+        store(p.out + from, row, p.columns);
+        return;
+    }
+#endif
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) {
         T v = at(g, i); if (p.weight) v *= at(p.weight, i);
         sum += v; along += v * ((at(x, i) - mean) * rstd);
@@ -95,8 +140,10 @@ def norm_rows(x: Array, dims: int, weight: Any, bias: Any, eps: float, centred: 
     kept = (*x.shape[: x.ndim - dims], *[1] * dims)
     count, columns = math.prod(kept), math.prod(x.shape[x.ndim - dims :])
     out, mean, rstd = _same(x), _empty(kept, x) if centred else None, _empty(kept, x)
+    keep = threads_that_keep(columns, x, out, weight, bias)
     call = kernel("forward", FORWARD, x.dtype)
-    call(count, threads_for(columns), out, mean, rstd, x, weight, bias, columns, float(eps), int(centred))
+    threads = keep or threads_for(columns)
+    call(count, threads, out, mean, rstd, x, weight, bias, columns, float(eps), int(centred), int(keep > 0))
     return out, mean, rstd
 
 
@@ -111,7 +158,9 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
     of_x = None
     if needs[0]:
         of_x = _same(x)
-        kernel("backward", BACKWARD, x.dtype)(count, threads_for(columns), of_x, g, x, weight, mean, rstd, columns)
+        keep = threads_that_keep(columns, x, g, of_x, weight)
+        call, threads = kernel("backward", BACKWARD, x.dtype), keep or threads_for(columns)
+        call(count, threads, of_x, g, x, weight, mean, rstd, columns, int(keep > 0))
     if not (needs[1] or needs[2]):
         return [of_x, None, None]
     of_weight, of_bias = _affine_gradients(g, x, mean, rstd, count, columns)

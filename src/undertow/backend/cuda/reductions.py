@@ -54,11 +54,23 @@ FN A together(A v)
 #endif
     return v;
 }
+#define WIDE (16 / (int)sizeof(S))
+struct alignas(16) Vector { S v[WIDE]; };
 KERNEL(rows, P) { BEGIN
     i64 row = blockIdx.x / p.pieces, from = row * p.length + (blockIdx.x - row * p.pieces) * p.piece;
     i64 to = from + p.piece, end = (row + 1) * p.length, i = from + threadIdx.x; const i64 B = blockDim.x;
     if (to > end) to = end;
     A v = NONE;
+#if !ALONE
+    if (sizeof(S) < 4 && (p.length | p.piece) % WIDE == 0 && ((u64)p.in & 15) == 0) { // 16 bytes at a time
+        const Vector *x = (const Vector *)p.in;
+        for (i = from / WIDE + threadIdx.x; i < to / WIDE; i += B) {
+            const Vector part = x[i];
+            for (int k = 0; k < WIDE; k++) v = join(v, Cast<A, S>::of(part.v[k]));
+        }
+        i = to;
+    }
+#endif
     for (; i + 3 * B < to; i += 4 * B)
         v = join(v, join(join(element(p, i), element(p, i + B)), join(element(p, i + 2 * B), element(p, i + 3 * B))));
     for (; i < to; i += B) v = join(v, element(p, i));
@@ -77,8 +89,16 @@ KERNEL(columns, P) { BEGIN
         const i64 column = (blockIdx.x - rest * across) * 32 + x;
         A v = NONE;
         if (column < p.inner)
-            for (i64 r = from + y; r < to; r += rows)
-                v = join(v, element(p, (outer * p.length + r) * p.inner + column));
+        {
+            i64 r = from + y;
+            const i64 at = outer * p.length * p.inner + column;
+            for (; r + 3 * rows < to; r += 4 * rows) {
+                const A a = element(p, at + r * p.inner), b = element(p, at + (r + rows) * p.inner);
+                const A c = element(p, at + (r + 2 * rows) * p.inner), d = element(p, at + (r + 3 * rows) * p.inner);
+                v = join(v, join(join(a, b), join(c, d)));
+            }
+            for (; r < to; r += rows) v = join(v, element(p, at + r * p.inner));
+        }
         if (!ALONE) {
             part[y][x] = v;
             __syncthreads();
@@ -133,6 +153,8 @@ def reduce(name: str, x: Array, axis: Any, dtype: np.dtype[Any], keepdims: bool,
     """Reduce an array over dimensions in any order, to a dtype."""
     axes = axes_of(axis, x.ndim)
     shape: tuple[int, ...] = tuple([1 if d in axes else n for d, n in enumerate(x.shape)])
+    if dtypes.is_narrow(dtype) and name in ("add", "multiply"):  # rounded once, in the end
+        return reduce(name, x, axis, dtypes.float32, keepdims, scale).astype(dtype)
     extension = device.extension()
     number = OPERATIONS[name][0]
     if name in ("maximum", "minimum") and not math.prod([x.shape[d] for d in axes]) and 0 not in shape:
@@ -164,8 +186,8 @@ def supported(name: str, x: Array, dtype: np.dtype[Any], options: dict[str, Any]
     given = [k for k, v in options.items() if v is not np._NoValue and not (k == "where" and v is True)]
     return (
         not given
-        and x.dtype.kind in "buifc"
-        and dtype.kind in "buifc"
+        and dtypes.kind_of(x.dtype) in "buifc"
+        and dtypes.kind_of(dtype) in "buifc"
         and not (name in ("maximum", "minimum") and x.dtype.kind == "c")
     )
 
@@ -180,6 +202,8 @@ def sum_to(x: Array, shape: Sequence[int]) -> Array:
     """Sum `x` down to `shape`, which broadcasts to x's."""
     if x.shape == tuple(shape):
         return x
-    if dtypes.is_narrow(x.dtype):
-        return sum_to(x.astype(np.float32), shape).astype(x.dtype)
+    if dtypes.is_narrow(x.dtype):  # added up in float32, and rounded once
+        lead = x.ndim - len(shape)
+        axes = [d for d, n in enumerate(x.shape) if d < lead or (n != 1 and shape[d - lead] == 1)]
+        return reduce("add", x, axes, dtypes.float32, True).reshape(shape).astype(x.dtype)
     return device.extension().sum_to(x, tuple(shape))

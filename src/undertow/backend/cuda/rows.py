@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device, indexing
-from undertow.backend.cuda.blocks import agree, kernel, rows, threads_for
+from undertow.backend.cuda.blocks import agree, kernel, rows, threads_for, threads_that_keep
 from undertow.backend.cuda.reductions import reduce
 from undertow.backend.interface import Array, DType
 
@@ -34,9 +34,28 @@ FN bool is_class(i64 target, i64 columns, i64 *error)
 """
 
 SOFTMAX = r"""
-struct P { S *out; const S *in; i64 columns, logs, safe; };
+struct P { S *out; const S *in; i64 columns, logs, safe, kept; };
 KERNEL(softmax, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
     T most, sum;
+#if !ALONE
+    if (p.kept) {
+        const T lowest = (T)float_of(0xff800000u);
+        Kept row, power;
+        fetch(row, x, p.columns, lowest);
+        most = lowest; sum = 0;
+        for (int j = 0; j < KEPT * WIDE; j++) most = Most()(most, row.v[j]);
+        most = together(most, lowest, Most());
+        EACH_PIECE(k, i, p.columns)
+            for (int j = k * WIDE; j < k * WIDE + WIDE; j++) { power.v[j] = m_exp(row.v[j] - most); sum += power.v[j]; }
+        sum = sum_of(sum);
+        const bool hidden = p.safe && most == lowest;
+        const T log_of_sum = p.logs ? m_log(sum) : T(0);
+        for (int j = 0; j < KEPT * WIDE; j++)
+            row.v[j] = hidden ? T(0) : p.logs ? row.v[j] - most - log_of_sum : power.v[j] / sum;
+        store(out, row, p.columns);
+        return;
+    }
+#endif
     measure(x, p.columns, most, sum);
     const bool hidden = p.safe && most == (T)float_of(0xff800000u);
     const T log_of_sum = p.logs ? m_log(sum) : T(0);
@@ -45,8 +64,21 @@ KERNEL(softmax, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
 """
 
 SLOPE = r"""
-struct P { S *out; const S *g, *y; i64 columns, logs; };
+struct P { S *out; const S *g, *y; i64 columns, logs, kept; };
 KERNEL(slope, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *g = p.g + from, *y = p.y + from; T sum = 0;
+#if !ALONE
+    if (p.kept) {
+        Kept slope, row;
+        fetch(slope, g, p.columns, T(0));
+        fetch(row, y, p.columns, T(0));
+        for (int j = 0; j < KEPT * WIDE; j++) sum += p.logs ? slope.v[j] : slope.v[j] * row.v[j];
+        sum = sum_of(sum);
+        for (int j = 0; j < KEPT * WIDE; j++)
+            row.v[j] = p.logs ? slope.v[j] - m_exp(row.v[j]) * sum : row.v[j] * (slope.v[j] - sum);
+        store(p.out + from, row, p.columns);
+        return;
+    }
+#endif
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) sum += p.logs ? at(g, i) : at(g, i) * at(y, i);
     sum = sum_of(sum);
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x)
@@ -110,8 +142,9 @@ def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Any:
         return None
     input, columns = rows(input), input.shape[-1]
     out = device.extension().empty(input.shape, input.dtype)
-    call = row_kernel("softmax", SOFTMAX, input.dtype)
-    call(input.size // columns, threads_for(columns), out, input, columns, int(logs), int(safe))
+    call, keep = row_kernel("softmax", SOFTMAX, input.dtype), threads_that_keep(columns, input, out)
+    threads = keep or threads_for(columns)
+    call(input.size // columns, threads, out, input, columns, int(logs), int(safe), int(keep > 0))
     return out
 
 
@@ -121,8 +154,9 @@ def softmax_rows_slope(grad_output: Array, output: Array, logs: bool) -> Any:
         return None
     grad_output, output, columns = rows(grad_output), rows(output), output.shape[-1]
     out = device.extension().empty(output.shape, output.dtype)
-    call = row_kernel("slope", SLOPE, output.dtype)
-    call(output.size // columns, threads_for(columns), out, grad_output, output, columns, int(logs))
+    call, keep = row_kernel("slope", SLOPE, output.dtype), threads_that_keep(columns, output, grad_output, out)
+    threads = keep or threads_for(columns)
+    call(output.size // columns, threads, out, grad_output, output, columns, int(logs), int(keep > 0))
     return out
 
 

@@ -198,6 +198,8 @@ class Event:
     """A point in the work of a stream, for other streams or the program to wait for.
 
     enable_timing  whether `elapsed_time` may be asked for
+
+    Example: `ut.cuda.Event(enable_timing=True).record()`
     """
 
     def __init__(

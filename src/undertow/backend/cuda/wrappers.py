@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, functions, fused, tail, views
+from undertow.backend.cuda import device, fused, making, tail, views
 from undertow.backend.interface import Array, DType
 
 
@@ -100,8 +100,8 @@ def strided_view(function: Callable[..., Any], x: Array, *args: Any, **options: 
 
 def in_order(x: Array, order: str | None) -> Array:
     if order == "F":
-        return x if x.is_contiguous_by_columns else functions.copied(x, "F")
-    return x if x.is_contiguous else functions.copied(x, "C")
+        return x if x.is_contiguous_by_columns else making.copied(x, "F")
+    return x if x.is_contiguous else making.copied(x, "C")
 
 
 def conj(space: Any, x: Any) -> Any:

@@ -221,7 +221,17 @@ class configure(Scope):
 
 
 def set_memory_limit(device: Device | str | int, nbytes: int | None) -> None:
-    """Let a device have no more than `nbytes` bytes of memory (None: any amount)."""
+    """Let a device have no more than `nbytes` bytes of memory (None: any amount).
+
+    >>> import undertow as ut
+    >>> ut.sim.set_memory_limit("sim:1", 64)
+    >>> try:
+    ...     ut.ones(256, device="sim:1")
+    ... except ut.sim.OutOfMemoryError as error:
+    ...     print(type(error).__name__)
+    OutOfMemoryError
+    >>> ut.sim.set_memory_limit("sim:1", None)
+    """
     namespace(device).memory.limit = nbytes
 
 
@@ -283,7 +293,12 @@ def synchronize(device: Device | str | int | None = None) -> None:
 
 
 def default_stream(device: Device | str | int = "sim") -> Stream:
-    """The stream that a device's work goes to unless another is chosen."""
+    """The stream that a device's work goes to unless another is chosen.
+
+    >>> import undertow as ut
+    >>> ut.sim.default_stream("sim:0")
+    default stream of sim:0
+    """
     return namespace(device).default_stream
 
 

@@ -26,6 +26,10 @@ class StreamOrderError(RuntimeError):
     operation, stream   what was about to run, and where
     other, other_stream what it had to wait for, and where that ran
     hazard              "read of unfinished write", "write over unfinished read" or "write over unfinished write"
+
+    >>> import undertow as ut
+    >>> issubclass(ut.sim.StreamOrderError, RuntimeError)
+    True
     """
 
     def __init__(self, hazard: str, operation: str, stream: Any, other: str, other_stream: Any) -> None:

@@ -18,6 +18,10 @@ class OutOfMemoryError(OutOfMemory):
     """A simulated device has not enough memory left.
 
     device, requested, allocated, limit   the facts, the last three in bytes
+
+    >>> import undertow as ut
+    >>> issubclass(ut.sim.OutOfMemoryError, RuntimeError)
+    True
     """
 
     def __init__(self, device: Device | str | int, requested: int, allocated: int, limit: int) -> None:
@@ -32,6 +36,10 @@ class DeviceFailure(RuntimeError):
     """A simulated device failed at an operation, because it was told to.
 
     device, operation   where, and at what
+
+    >>> import undertow as ut
+    >>> issubclass(ut.sim.DeviceFailure, RuntimeError)
+    True
     """
 
     def __init__(self, device: Device | str | int, operation: str) -> None:

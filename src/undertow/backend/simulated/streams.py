@@ -28,6 +28,13 @@ class Stream:
 
     device  "sim:0", ...; more streams of a device are made at will
     time    when the last operation it was given will be done, in simulated seconds
+
+    >>> import undertow as ut
+    >>> with ut.sim.stream(ut.sim.Stream("sim:0")):
+    ...     x = 2 * ut.ones(2, device="sim:0")
+    >>> ut.sim.synchronize("sim:0")
+    >>> x
+    tensor([2., 2.], device='sim:0')
     """
 
     def __init__(self, device: Any = None) -> None:
@@ -109,7 +116,15 @@ class Stream:
 
 
 class Event:
-    """A point in the work of a stream, for other streams or the program to wait for."""
+    """A point in the work of a stream, for other streams or the program to wait for.
+
+    >>> import undertow as ut
+    >>> event = ut.sim.Event()
+    >>> event.record(ut.sim.default_stream("sim:0"))
+    >>> event.synchronize()
+    >>> event.query()
+    True
+    """
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.clock: Clock = {}

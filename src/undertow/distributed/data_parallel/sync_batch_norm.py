@@ -17,10 +17,17 @@ from undertow.tensor import Tensor
 class SyncBatchNorm(BatchNorm):
     """Every channel by its mean and variance over the examples of all processes.
 
-    process_group  the processes; all if None
-    momentum       as in BatchNorm1d
+    num_features                      channels of the input
+    eps, affine, track_running_stats  as in BatchNorm1d
+    process_group                     the processes; all if None
+    momentum                          as in BatchNorm1d
 
     One exchange forward and one back: means, sums of squares and counts of all are joined in each process.
+
+    >>> import undertow as ut
+    >>> norm = ut.nn.SyncBatchNorm.convert_sync_batchnorm(ut.nn.BatchNorm1d(2))
+    >>> type(norm).__name__
+    'SyncBatchNorm'
     """
 
     allowed_dims = (2, 3, 4, 5)

@@ -137,7 +137,20 @@ def made_ready_by(nodes: Sequence[FunctionEvent]) -> Iterable[tuple[FunctionEven
 
 
 def merge_traces(paths: Sequence[str], path: str) -> None:
-    """Write the traces of several processes as one, with the processes of later files below those of earlier ones."""
+    """Write the traces of several processes as one, with the processes of later files below those of earlier ones.
+
+    >>> import undertow as ut
+    >>> import json, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with ut.profiler.profile() as prof:
+    ...     _ = ut.ones(2) * 3
+    >>> traces = [str(folder / f"rank{rank}.json") for rank in range(2)]
+    >>> for trace in traces:  # each process would write its own
+    ...     prof.export_chrome_trace(trace)
+    >>> ut.profiler.merge_traces(traces, str(folder / "all.json"))
+    >>> len(json.loads((folder / "all.json").read_text())["traceEvents"]) > 4
+    True
+    """
     merged: dict[str, Any] = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": []}
     seen: set[int] = set()
     arrows: dict[tuple[int, Any], int] = {}

@@ -73,6 +73,12 @@ class FunctionEvent(_Times):
     saved_bytes   what its node keeps for the backward pass, where memory was asked for
     is_composite  whether it is an operation made of those inside it, with no node of its own
     stack         all lines of the program's stack, the innermost first, where stacks were asked for
+
+    >>> import undertow as ut
+    >>> with ut.profiler.profile() as prof:
+    ...     _ = ut.ones(2) * 3
+    >>> prof.events()[-1].cpu_time_total > 0
+    True
     """
 
     def __init__(
@@ -207,7 +213,14 @@ class FunctionEventAvg(_Times):
 
 
 class EventList(list[Any]):
-    """A list of events or of averages, which prints as a table."""
+    """A list of events or of averages, which prints as a table.
+
+    >>> import undertow as ut
+    >>> with ut.profiler.profile() as prof:
+    ...     _ = ut.ones(2) * 3
+    >>> [event.name for event in prof.events()][-1]
+    'aten::mul'
+    """
 
     def __init__(self, *args: Any, profile_memory: bool = False, with_flops: bool = False, **kwargs: Any) -> None:
         super().__init__(*args)

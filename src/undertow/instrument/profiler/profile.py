@@ -276,8 +276,9 @@ class record_function:
     """Names a block, or the calls of a function, in profiles; without a profile it does nothing.
 
     >>> import undertow as ut
+    >>> x = ut.ones(2)
     >>> with ut.profiler.profile() as prof, ut.profiler.record_function("mine"):
-    ...     y = ut.ones(2) + 1
+    ...     y = x + 1
     >>> [event.name for event in prof.events()]
     ['mine', 'aten::add']
     """
@@ -305,7 +306,13 @@ class record_function:
 
 
 class emit_nvtx:
-    """Ranges for NVIDIA's profiler, which sees GPUs: there is none here, so it can be switched off but not on."""
+    """Ranges for NVIDIA's profiler, which sees GPUs: there is none here, so it can be switched off but not on.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.profiler.emit_nvtx(enabled=False):
+    ...     print(ut.ones(1))
+    tensor([1.])
+    """
 
     tool = "NVTX, NVIDIA's profiler of GPUs,"
 
@@ -325,7 +332,13 @@ class emit_nvtx:
 
 
 class emit_itt(emit_nvtx):
-    """Ranges for Intel's VTune; as `emit_nvtx`."""
+    """Ranges for Intel's VTune; as `emit_nvtx`.
+
+    >>> import undertow as ut
+    >>> with ut.autograd.profiler.emit_itt(enabled=False):
+    ...     print(ut.ones(1))
+    tensor([1.])
+    """
 
     tool = "ITT, the interface of Intel's VTune,"
 

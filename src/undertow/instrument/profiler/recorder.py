@@ -23,12 +23,16 @@ from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
 from undertow.instrument.nodes import node_of, place_of, saved_bytes
-from undertow.instrument.profiler.composites import CompositeCalls
+from undertow.instrument.optimizer_steps import OptimizerSteps
+from undertow.instrument.profiler.composites import Switch
+from undertow.instrument.profiler.monitoring import Monitor
+from undertow.instrument.profiler.stand_ins import StandIns
 from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
 OPERATION, NODE, MODULE, SPAN, COMPOSITE, EXCHANGE = range(6)
+composites: Switch = Monitor() if sys.version_info >= (3, 12) else StandIns()
 #: in the place of a thread's number, for exchanges between processes
 EXCHANGES = 0
 
@@ -76,14 +80,15 @@ class Recorder:
         self.threads: dict[int, tuple[int, str]] = {}
         self.allocations = Allocations() if profile_memory else None
         self.modules = ModuleCalls(self.module_ended) if with_modules else None
+        self.steps = OptimizerSteps(self.step_ended)
         self.paths: dict[int, str] = {}  # of modules, by the number of the node
         self.is_detailed = record_shapes or with_stack or profile_memory
         self.rows_for_core = (
             None if self.is_detailed or most_rows < sys.maxsize or sys.platform != "linux" else self.rows
         )
-        self.composites = CompositeCalls(self.composite_ended, slowly=self.is_detailed)
         self.begin = self.end = self.wall = 0
         self._token: Any = None
+        self._composites: Any = None
 
     def start(self) -> None:
         if recorder_of_thread() is not None:
@@ -96,16 +101,18 @@ class Recorder:
         enter(Profiled(self))
         if self.modules is not None:
             self.modules.start()
+        self.steps.start()
         if self.allocations is not None:
             self.allocations.start()
         self.begin, self.wall = perf_counter_ns(), time_ns()
-        self.composites.start()
+        self._composites = composites.listen(self.composite_ended)
 
     def stop(self) -> None:
-        self.composites.stop()
+        composites.forget(self._composites)
         self.end = perf_counter_ns()
         if self.allocations is not None:
             self.allocations.stop()
+        self.steps.stop()
         if self.modules is not None:
             self.modules.stop()
         leave(Profiled, lambda found: found.recorder is self)
@@ -150,6 +157,10 @@ class Recorder:
         self.rows.append(
             (COMPOSITE, op.name, begin, end, self.note_thread(), None, user.f_code, user.f_lasti, shapes, more)
         )
+
+    def step_ended(self, optimizer: Any, begin: int) -> None:
+        if recorder_of_thread() is self:
+            self.span_ended(f"Optimizer.step#{type(optimizer).__name__}.step", begin, None)
 
     def module_ended(self, call: ModuleCall, end: int) -> None:
         more = {"class": call.class_name}

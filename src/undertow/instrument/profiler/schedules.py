@@ -11,7 +11,12 @@ from typing import Any
 
 
 class ProfilerAction(Enum):
-    """What a profile does in one step."""
+    """What a profile does in one step.
+
+    >>> import undertow as ut
+    >>> ut.profiler.schedule(wait=1, warmup=0, active=1)(1)
+    <ProfilerAction.RECORD_AND_SAVE: 3>
+    """
 
     NONE = 0
     WARMUP = 1
@@ -20,7 +25,12 @@ class ProfilerAction(Enum):
 
 
 class ProfilerActivity(Enum):
-    """Where to look. Simulated devices run on threads of the CPU, and are seen with it."""
+    """Where to look. Simulated devices run on threads of the CPU, and are seen with it.
+
+    >>> import undertow as ut
+    >>> [activity.name for activity in ut.profiler.ProfilerActivity][:1]
+    ['CPU']
+    """
 
     CPU = 0
     XPU = 1
@@ -83,7 +93,11 @@ def always(step: int) -> ProfilerAction:
 
 
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Any:
-    """For `on_trace_ready`: writes each trace into a folder, under a name that tells the machine and the time."""
+    """For `on_trace_ready`: writes each trace into a folder, under a name that tells the machine and the time.
+
+    >>> import undertow as ut
+    >>> handler = ut.profiler.tensorboard_trace_handler("runs")  # profile(on_trace_ready=handler)
+    """
 
     def handle(profile: Any) -> None:
         os.makedirs(dir_name, exist_ok=True)

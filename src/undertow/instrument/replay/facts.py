@@ -12,7 +12,7 @@ from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
 from undertow.graph.user_lines import Site
 from undertow.instrument.nodes import place_of
-from undertow.ops.declare.formula_text import formula
+from undertow.ops.reference.formula_text import formula
 from undertow.tensor import Tensor
 
 

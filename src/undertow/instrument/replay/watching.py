@@ -26,6 +26,13 @@ class Watching:
 
     path    the file that was written, or None
     passes  the backward passes that were recorded; at most `most_passes`, after which `left_out` counts the others
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2, requires_grad=True)
+    >>> with ut.instrument.watch(path=None) as watching:
+    ...     (x * x).sum().backward()
+    >>> len(watching.passes)
+    1
     """
 
     def __init__(

@@ -322,7 +322,11 @@ def _safetensors() -> Any:
 def _write_safetensors(path: str, obj: Any) -> None:
     arrays, structure = _encoded(obj)
     contiguous = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
-    _safetensors().numpy.save_file(contiguous, path, metadata={STRUCTURE: structure})
+    package = _safetensors()
+    try:
+        package.numpy.save_file(contiguous, path, metadata={STRUCTURE: structure})
+    except package.SafetensorError as error:  # how it says that a disk is full
+        raise OSError(f"could not write {path}: {error}") from error
 
 
 def _read_safetensors(path: PathLike) -> tuple[dict[str, Any], str | None]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from undertow.backend.interface import Array, DType
 from undertow.interop.numpy.functions import counterpart, flat, ops, tensors, unwrapped
+from undertow.interop.numpy.linalg import promoted
 from undertow.interop.numpy.positions import moved, pick
 from undertow.tensor import Tensor
 
@@ -294,5 +295,6 @@ def polyfit(
         powers, y = ops.mul(powers, ops.unsqueeze(w, 1)), ops.mul(y, w if y._array.ndim == 1 else ops.unsqueeze(w, 1))
     scale = ops.sqrt(ops.sum(ops.square(powers), 0))
     right = ops.unsqueeze(y, 1) if y._array.ndim == 1 else y
-    found = ops.true_divide(ops.linalg_lstsq(ops.true_divide(powers, scale), right)[0], ops.unsqueeze(scale, 1))
+    solved = ops.linalg_lstsq(*promoted(ops.true_divide(powers, scale), right))[0]
+    found = ops.true_divide(solved, ops.unsqueeze(scale, 1))
     return ops.squeeze(found, 1) if y._array.ndim == 1 else found

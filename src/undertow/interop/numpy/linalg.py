@@ -179,7 +179,7 @@ def qr(a: Array, mode: str = "reduced") -> Any:
 
 @counterpart(np.linalg.multi_dot)
 def multi_dot(arrays: Any) -> Array:
-    return ops.linalg_multi_dot(tensors(arrays))
+    return ops.linalg_multi_dot(promoted(*arrays))
 
 
 def real_where_real(values: Array, like: Array) -> Array:

@@ -14,6 +14,7 @@ from undertow.autograd.backward import grad
 from undertow.autograd.functional.jacobians import jacobian
 from undertow.backend import cpu
 from undertow.backend.interface import Array
+from undertow.long_loops import long_loop
 from undertow.modes import enable_grad
 from undertow.ops import REGISTRY
 from undertow.pytree import flatten
@@ -51,6 +52,11 @@ class FlatFunction:
     function(x)        fun(x) and jac(x) together, for `jac=True`
 
     Further arguments, as from the optimizer's `args=`, go to `f` behind the parameters.
+
+    >>> import undertow as ut
+    >>> f = ut.interop.value_and_jac(lambda x: (x * x).sum())
+    >>> f.jac([1.0, 2.0])
+    array([2., 4.])
     """
 
     def __init__(self, f: Callable[..., Any], example: Any, allow_nan: bool) -> None:
@@ -89,8 +95,9 @@ class FlatFunction:
         if weights is not None:
             value = (value * Tensor(vector(weights, value._array.size, "v"), cpu)).sum()
         slope = self.recorded_gradient(point, scalar(value))
-        rows = [product(slope, point, unit) for unit in np.eye(point._array.size)]
-        return self.checked("the Hessian", np.array(rows).reshape(point._array.size, point._array.size))
+        size = point._array.size
+        rows = [product(slope, point, unit) for unit in long_loop(np.eye(size), size, "hessian")]
+        return self.checked("the Hessian", np.array(rows).reshape(size, size))
 
     # ---- parameters
 

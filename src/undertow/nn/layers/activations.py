@@ -49,6 +49,8 @@ class ReLU(MaybeInPlace):
 
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.ReLU()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([0.0000, 0.2500, 2.0000])
@@ -66,6 +68,8 @@ class LeakyReLU(Module):
 
     negative_slope  what negative elements are multiplied by
     inplace         whether the input itself is changed
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.LeakyReLU(0.1)(ut.tensor([-1.0, 0.25, 2.0]))
@@ -91,6 +95,8 @@ class RReLU(Module):
     upper    the greatest slope
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.RReLU().eval()(ut.tensor([-1.0, 2.0]))
     tensor([-0.2292,  2.0000])
@@ -112,6 +118,8 @@ class PReLU(Module):
 
     num_parameters  one for all channels, or one for each
     init            the slope to start with
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.PReLU()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -149,6 +157,8 @@ class Threshold(Module):
     value      what the others become
     inplace    whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Threshold(0.5, 0.0)(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([0., 0., 2.])
@@ -171,6 +181,8 @@ class Hardtanh(Module):
     min_val  the least result
     max_val  the greatest result
     inplace  whether the input itself is changed
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Hardtanh()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -195,6 +207,8 @@ class ReLU6(Hardtanh):
 
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.ReLU6()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([0.0000, 0.2500, 2.0000])
@@ -215,6 +229,8 @@ class Hardsigmoid(MaybeInPlace):
 
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Hardsigmoid()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([0.3333, 0.5417, 0.8333])
@@ -231,6 +247,8 @@ class Hardswish(MaybeInPlace):
     """x * Hardsigmoid(x).
 
     inplace  whether the input itself is changed
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Hardswish()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -260,6 +278,8 @@ class Hardshrink(Shrink):
 
     lambd  the distance from 0
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Hardshrink()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-1.,  0.,  2.])
@@ -274,6 +294,8 @@ class Softshrink(Shrink):
 
     lambd  the distance from 0
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Softshrink()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-0.5000,  0.0000,  1.5000])
@@ -285,6 +307,8 @@ class Softshrink(Shrink):
 
 class Tanhshrink(Plain):
     """x - tanh(x).
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Tanhshrink()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -301,6 +325,8 @@ class Tanhshrink(Plain):
 class Sigmoid(Plain):
     """1 / (1 + exp(-x)).
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Sigmoid()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([0.2689, 0.5622, 0.8808])
@@ -312,6 +338,8 @@ class Sigmoid(Plain):
 
 class Tanh(Plain):
     """tanh(x).
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Tanh()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -325,6 +353,8 @@ class Tanh(Plain):
 class LogSigmoid(Plain):
     """log(sigmoid(x)).
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.LogSigmoid()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-1.3133, -0.5759, -0.1269])
@@ -336,6 +366,8 @@ class LogSigmoid(Plain):
 
 class Softsign(Plain):
     """x / (1 + |x|).
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Softsign()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -363,6 +395,8 @@ class ELU(Exponential):
     alpha    scales what is below 0
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.ELU()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-0.6321,  0.2500,  2.0000])
@@ -378,6 +412,8 @@ class CELU(Exponential):
     alpha    scales what is below 0
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.CELU()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-0.6321,  0.2500,  2.0000])
@@ -392,6 +428,8 @@ class SELU(MaybeInPlace):
 
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.SELU()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-1.1113,  0.2627,  2.1014])
@@ -405,6 +443,8 @@ class GELU(Module):
     """x times the probability that a normal variable is below x.
 
     approximate  'none' or 'tanh'
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.GELU()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -427,6 +467,8 @@ class SiLU(MaybeInPlace):
 
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.SiLU()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-0.2689,  0.1405,  1.7616])
@@ -440,6 +482,8 @@ class Mish(MaybeInPlace):
     """x * tanh(softplus(x)).
 
     inplace  whether the input itself is changed
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Mish()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -455,6 +499,8 @@ class Softplus(Module):
 
     beta       how sharp the bend is
     threshold  beyond it the function is the input itself
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Softplus()(ut.tensor([-1.0, 0.25, 2.0]))
@@ -476,6 +522,8 @@ class GLU(Module):
     """The first half along `dim` times the sigmoid of the second half.
 
     dim  the dimension that is halved
+
+    Shapes: any; the size along `dim` is even, and the result has half of it.
 
     >>> import undertow as ut
     >>> ut.nn.GLU()(ut.tensor([1.0, 2.0, 0.0, 0.0]))
@@ -512,6 +560,8 @@ class Softmax(AlongDim):
 
     dim  the dimension
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Softmax(dim=0)(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([0.0407, 0.1420, 0.8173])
@@ -525,6 +575,8 @@ class Softmin(AlongDim):
     """softmax(-x).
 
     dim  the dimension
+
+    Shapes: any; the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Softmin(dim=0)(ut.tensor([-1.0, 0.25, 2.0]))
@@ -540,6 +592,8 @@ class LogSoftmax(AlongDim):
 
     dim  the dimension
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.LogSoftmax(dim=0)(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-3.2018, -1.9518, -0.2018])
@@ -551,6 +605,8 @@ class LogSoftmax(AlongDim):
 
 class Softmax2d(Plain):
     """Softmax over the channels of every place of an image.
+
+    Shapes: (N, C, H, W) or (C, H, W); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.Softmax2d()(ut.ones(2, 4, 8, 8)).shape

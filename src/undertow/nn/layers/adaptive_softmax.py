@@ -27,10 +27,13 @@ class Assessment(NamedTuple):
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Log-probabilities of `n_classes` classes that are sorted by frequency, the most frequent first.
 
-    cutoffs    where clusters begin: classes before the first cutoff are in the head, with one more class for each
-               cluster
-    div_value  each further cluster has a hidden layer smaller by this factor
-    head_bias  whether the head has a bias
+    in_features  features of the input
+    cutoffs      where clusters begin: classes before the first cutoff are in the head, with one more class for each
+                 cluster
+    div_value    each further cluster has a hidden layer smaller by this factor
+    head_bias    whether the head has a bias
+
+    Shapes: (N, in_features) and classes (N); the result is (output (N), loss ()).
 
     >>> import undertow as ut
     >>> softmax = ut.nn.AdaptiveLogSoftmaxWithLoss(16, 100, [10, 50], div_value=2.0)

@@ -112,6 +112,9 @@ class PlainConvolution(SharedArguments, Convolution):
     groups        channels are divided into so many groups, each with weights of its own
     bias          whether something learned is added
     padding_mode  'zeros', 'reflect', 'replicate' or 'circular'
+
+    Shapes: (N, in_channels, sizes) or without N, to out_channels. Each size becomes
+    (size + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
     """
 
     function: Any
@@ -200,6 +203,9 @@ class TransposedConvolution(SharedArguments, Convolution):
     bias            whether something learned is added
     dilation        the distance of the window's elements
     padding_mode    'zeros', and no other
+
+    Shapes: (N, in_channels, sizes) or without N, to out_channels. Each size becomes
+    (size - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
     """
 
     transposed = True

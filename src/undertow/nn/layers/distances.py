@@ -17,6 +17,8 @@ class CosineSimilarity(Module):
     dim  the dimension
     eps  added before a division, against zeros
 
+    Shapes: both alike, or such that they broadcast; the result lacks `dim`.
+
     >>> import undertow as ut
     >>> ut.nn.CosineSimilarity()(ut.ones(2, 3), ut.ones(2, 3))
     tensor([1.0000, 1.0000])
@@ -36,6 +38,8 @@ class PairwiseDistance(Module):
     p        the exponent of the norm
     eps      added before a division, against zeros
     keepdim  whether the dimension stays, with size 1
+
+    Shapes: (N, D) or (D), both; the result is (N) or ().
 
     >>> import undertow as ut
     >>> ut.nn.PairwiseDistance()(ut.ones(2, 4), ut.zeros(2, 4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from undertow.nn.functions import dropout
+from undertow.nn import functional as F
 from undertow.nn.module import Module
 
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ class Dropout(AnyDropout):
     p        the probability of being dropped
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Dropout(0.5).eval()(ut.ones(3))
     tensor([1., 1., 1.])
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout(input, self.p, self.training, self.inplace)
+        return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(AnyDropout):
@@ -51,7 +53,7 @@ class Dropout1d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout1d(input, self.p, self.training, self.inplace)
+        return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(AnyDropout):
@@ -66,7 +68,7 @@ class Dropout2d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout2d(input, self.p, self.training, self.inplace)
+        return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(AnyDropout):
@@ -81,7 +83,7 @@ class Dropout3d(AnyDropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.dropout3d(input, self.p, self.training, self.inplace)
+        return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(AnyDropout):
@@ -90,13 +92,15 @@ class AlphaDropout(AnyDropout):
     p        the probability of being dropped
     inplace  whether the input itself is changed
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.AlphaDropout()(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 8])
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.alpha_dropout(input, self.p, self.training, self.inplace)
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(AnyDropout):
@@ -105,10 +109,12 @@ class FeatureAlphaDropout(AnyDropout):
     p        the probability of being dropped
     inplace  whether the input itself is changed
 
+    Shapes: (N, C, ...); the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.FeatureAlphaDropout()(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 8])
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout.feature_alpha_dropout(input, self.p, self.training, self.inplace)
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -78,8 +78,15 @@ class Table(Module):
 class Embedding(Table):
     """A row of the table for every index.
 
-    padding_idx  a row that stays as it is: it gets no gradient
-    max_norm     rows that are used and longer than this are shortened to it
+    num_embeddings      rows of the table
+    embedding_dim       their length
+    norm_type           of which norm max_norm is
+    scale_grad_by_freq  divide the gradient of a row by how often it was used
+    sparse              gradients of the table are sparse
+    padding_idx         a row that stays as it is: it gets no gradient
+    max_norm            rows that are used and longer than this are shortened to it
+
+    Shapes: indices (...) to (..., embedding_dim).
 
     >>> import undertow as ut
     >>> ut.nn.Embedding(10, 3)(ut.tensor([[1, 2], [4, 5]])).shape
@@ -137,8 +144,16 @@ class Embedding(Table):
 class EmbeddingBag(Table):
     """The sum, mean or maximum of the rows of the table that each bag of indices names.
 
+    num_embeddings       rows of the table
+    embedding_dim        their length
+    max_norm, norm_type  rows that are used and longer than this, in this norm, are shortened
+    scale_grad_by_freq   divide the gradient of a row by how often it was used
+    sparse               gradients of the table are sparse
+    padding_idx          a row that does not count
     mode                 'sum', 'mean' or 'max'
     include_last_offset  the last of the offsets is the end of the last bag
+
+    Shapes: indices (N, L), or all in a row with offsets (N), to (N, embedding_dim).
 
     >>> import undertow as ut
     >>> ut.nn.EmbeddingBag(10, 3)(ut.tensor([1, 2, 4]), ut.tensor([0, 2])).shape

@@ -22,6 +22,8 @@ linear = ops.linear
 class Identity(Module):
     """Gives its input back; any arguments are accepted and ignored.
 
+    Shapes: any; the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.Identity()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-1.0000,  0.2500,  2.0000])
@@ -45,6 +47,8 @@ class Linear(Module):
     in_features   features of the input, its last dimension
     out_features  features of the result, its last dimension
     bias          whether something learned is added
+
+    Shapes: (..., in_features) to (..., out_features).
 
     >>> import undertow as ut
     >>> ut.nn.Linear(3, 2)(ut.ones(5, 3)).shape
@@ -90,6 +94,8 @@ class Bilinear(Module):
     in2_features  features of the second input
     out_features  features of the result, its last dimension
     bias          whether something learned is added
+
+    Shapes: (..., in1_features) and (..., in2_features) to (..., out_features).
 
     >>> import undertow as ut
     >>> ut.nn.Bilinear(2, 3, 4)(ut.ones(5, 2), ut.ones(5, 3)).shape

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import functional as F
-from undertow.nn.functions.old_reduction_arguments import takes_old_arguments
 from undertow.nn.layers.distances import PairwiseDistance
 from undertow.nn.layers.linear import Linear
 from undertow.nn.module import Module
+from undertow.nn.old_reduction_arguments import takes_old_arguments
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
+    from undertow.nn.linear_cross_entropy import LinearCrossEntropyOptions
     from undertow.tensor import Tensor
 
 
@@ -51,6 +52,8 @@ class L1Loss(Loss):
 
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
+
     >>> import undertow as ut
     >>> ut.nn.L1Loss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
     tensor(0.2000)
@@ -64,6 +67,8 @@ class MSELoss(Loss):
     """(input - target)^2.
 
     reduction  'mean', 'sum' or 'none'
+
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
 
     >>> import undertow as ut
     >>> ut.nn.MSELoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
@@ -79,6 +84,8 @@ class SmoothL1Loss(Loss):
 
     reduction  'mean', 'sum' or 'none'
     beta       where the square ends and the straight line begins
+
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
 
     >>> import undertow as ut
     >>> ut.nn.SmoothL1Loss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
@@ -98,6 +105,8 @@ class HuberLoss(Loss):
 
     reduction  'mean', 'sum' or 'none'
     delta      where the square ends and the straight line begins
+
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
 
     >>> import undertow as ut
     >>> ut.nn.HuberLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
@@ -123,6 +132,8 @@ class PoissonNLLLoss(Loss):
     eps        added before the logarithm
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
+
     >>> import undertow as ut
     >>> ut.nn.PoissonNLLLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
     tensor(1.3235)
@@ -147,6 +158,9 @@ class GaussianNLLLoss(Loss):
     eps        the least variance
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target alike; var the same, or with 1 for the last size; the result is one number, or with
+    reduction='none' one for each element.
+
     >>> import undertow as ut
     >>> ut.nn.GaussianNLLLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]), ut.ones(2))
     tensor(0.0200)
@@ -165,6 +179,8 @@ class KLDivLoss(Loss):
 
     reduction   'mean', 'sum' or 'none'
     log_target  whether the target holds logarithms, too
+
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
 
     >>> import undertow as ut
     >>> ut.nn.KLDivLoss(reduction="batchmean")(ut.tensor([[0.5, 0.5]]).log(), ut.tensor([[0.25, 0.75]]))
@@ -189,6 +205,9 @@ class NLLLoss(WeightedLoss):
     ignore_index  a class that does not count
     reduction     'mean', 'sum' or 'none'
 
+    Shapes: log-probabilities (N, C), (C) or (N, C, d1, ...), targets (N), () or (N, d1, ...); the result is one
+    number, or with reduction='none' one for each target.
+
     >>> import undertow as ut
     >>> ut.nn.NLLLoss()(ut.tensor([[0.2, 0.8]]).log(), ut.tensor([1]))
     tensor(0.2231)
@@ -209,6 +228,9 @@ class CrossEntropyLoss(WeightedLoss):
     ignore_index     a class that does not count
     reduction        'mean', 'sum' or 'none'
     label_smoothing  how much of the target is spread over all classes
+
+    Shapes: scores (N, C), (C) or (N, C, d1, ...), targets (N), () or (N, d1, ...), or probabilities in the shape of
+    the scores; the result is one number, or with reduction='none' one for each target.
 
     >>> import undertow as ut
     >>> loss = ut.nn.CrossEntropyLoss(label_smoothing=0.1)
@@ -245,6 +267,8 @@ class BCELoss(WeightedLoss):
     weight     a weight for each element
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
+
     >>> import undertow as ut
     >>> ut.nn.BCELoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
     tensor(0.2231)
@@ -260,6 +284,8 @@ class BCEWithLogitsLoss(Loss):
     weight      a weight for each element
     reduction   'mean', 'sum' or 'none'
     pos_weight  the weight of positive answers
+
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
 
     >>> import undertow as ut
     >>> ut.nn.BCEWithLogitsLoss()(ut.tensor([0.2, 0.8]), ut.tensor([0.0, 1.0]))
@@ -286,6 +312,8 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
     weight     a weight for each class
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target (N, C) or (C); the result is one number, or with reduction='none' (N).
+
     >>> import undertow as ut
     >>> ut.nn.MultiLabelSoftMarginLoss()(ut.tensor([[0.2, 0.8]]), ut.tensor([[0.0, 1.0]]))
     tensor(0.5846)
@@ -304,6 +332,9 @@ class CTCLoss(Loss):
     blank          the class that means nothing
     reduction      'mean', 'sum' or 'none'
     zero_infinity  whether infinite losses, of targets that are too long, count as 0
+
+    Shapes: log-probabilities (T, N, C), targets (N, S) or all in a row, lengths (N); the result is one number, or
+    with reduction='none' (N).
 
     >>> import undertow as ut
     >>> log_probs = ut.zeros(5, 2, 3).log_softmax(2)
@@ -330,6 +361,8 @@ class HingeEmbeddingLoss(Loss):
     margin     how far apart is enough
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
+
     >>> import undertow as ut
     >>> ut.nn.HingeEmbeddingLoss()(ut.tensor([0.2, 0.8]), ut.tensor([-1.0, 1.0]))
     tensor(0.8000)
@@ -348,6 +381,8 @@ class SoftMarginLoss(Loss):
 
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target alike, any; the result is one number, or with reduction='none' one for each element.
+
     >>> import undertow as ut
     >>> ut.nn.SoftMarginLoss()(ut.tensor([0.2, 0.8]), ut.tensor([-1.0, 1.0]))
     tensor(0.5846)
@@ -362,6 +397,8 @@ class CosineEmbeddingLoss(Loss):
 
     margin     how far apart is enough
     reduction  'mean', 'sum' or 'none'
+
+    Shapes: inputs (N, D) or (D), targets (N) or (); the result is one number, or with reduction='none' (N).
 
     >>> import undertow as ut
     >>> ut.nn.CosineEmbeddingLoss()(ut.ones(1, 3), ut.ones(1, 3), ut.tensor([1.0]))
@@ -382,6 +419,8 @@ class MarginRankingLoss(Loss):
     margin     how far apart is enough
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: both inputs and the target (N) or (); the result is one number, or with reduction='none' (N).
+
     >>> import undertow as ut
     >>> ut.nn.MarginRankingLoss()(ut.tensor([0.2]), ut.tensor([0.8]), ut.tensor([1.0]))
     tensor(0.6000)
@@ -400,6 +439,8 @@ class MultiLabelMarginLoss(Loss):
 
     reduction  'mean', 'sum' or 'none'
 
+    Shapes: input and target (N, C) or (C); the result is one number, or with reduction='none' (N).
+
     >>> import undertow as ut
     >>> ut.nn.MultiLabelMarginLoss()(ut.tensor([[0.2, 0.8]]), ut.tensor([[1, -1]]))
     tensor(0.2000)
@@ -416,6 +457,8 @@ class MultiMarginLoss(WeightedLoss):
     margin     how far apart is enough
     weight     a weight for each class
     reduction  'mean', 'sum' or 'none'
+
+    Shapes: scores (N, C) or (C), targets (N) or (); the result is one number, or with reduction='none' (N).
 
     >>> import undertow as ut
     >>> ut.nn.MultiMarginLoss()(ut.tensor([[0.2, 0.8]]), ut.tensor([1]))
@@ -442,6 +485,8 @@ class TripletMarginLoss(Loss):
     eps        added before a division, against zeros
     swap       whether the distance of positive and negative counts, if that is smaller
     reduction  'mean', 'sum' or 'none'
+
+    Shapes: anchor, positive and negative (N, D) or (D); the result is one number, or with reduction='none' (N).
 
     >>> import undertow as ut
     >>> ut.nn.TripletMarginLoss()(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))
@@ -476,6 +521,8 @@ class TripletMarginWithDistanceLoss(Loss):
     margin             how far apart is enough
     swap               whether the distance of positive and negative counts, if that is smaller
     reduction          'mean', 'sum' or 'none'
+
+    Shapes: anchor, positive and negative (N, D) or (D); the result is one number, or with reduction='none' (N).
 
     >>> import undertow as ut
     >>> ut.nn.TripletMarginWithDistanceLoss()(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))
@@ -513,8 +560,15 @@ class TripletMarginWithDistanceLoss(Loss):
 class LinearCrossEntropyLoss(WeightedLoss):
     """A linear layer and the cross entropy of what it gives.
 
-    out_features  further dimensions of the loss
-    options       PyTorch's for computing in chunks, which is not done here: None
+    in_features                                       features of the input
+    num_classes                                       classes
+    bias                                              whether the linear layer has one
+    reduction, weight, ignore_index, label_smoothing  as in CrossEntropyLoss
+    out_features                                      further dimensions of the loss
+    options                                           LinearCrossEntropyOptions, if not all logits are to be in
+                                                      memory at once
+
+    Shapes: (N, in_features) and classes (N); the result is one number, or with reduction='none' (N).
 
     >>> import undertow as ut
     >>> ut.nn.LinearCrossEntropyLoss(3, 4)(ut.ones(2, 3), ut.tensor([0, 1])).shape
@@ -534,7 +588,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         weight: Any = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
-        options: None = None,
+        options: LinearCrossEntropyOptions | None = None,
     ) -> None:
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import init
-from undertow.nn.functions.attention import multi_head_attention_forward
 from undertow.nn.layers.linear import Linear, fresh
 from undertow.nn.module import Module
+from undertow.ops.network.attention import multi_head_attention_forward
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -32,6 +32,9 @@ class MultiheadAttention(Module):
     kdim           features of the keys
     vdim           features of the values
     batch_first    whether batches come before time
+
+    Shapes: query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim), N first with batch_first, or all without
+    N. The results: (L, N, embed_dim), and weights (N, L, S).
 
     >>> import undertow as ut
     >>> attention = ut.nn.MultiheadAttention(8, 2, batch_first=True)

@@ -97,15 +97,14 @@ def check_dims(input: Tensor, *allowed: int) -> None:
 class BatchNorm(SharedArguments, ChannelNorm):
     """What BatchNorm1d, BatchNorm2d and BatchNorm3d have in common.
 
-    momentum             how far the running statistics move with each batch; None: their plain mean over all batches
-    track_running_stats  False: the batch's own statistics are used in evaluation mode, too
-
     num_features         channels of the input
     eps                  added before a division, against zeros
-    momentum             the weight of a batch in the running statistics; None: their plain mean
+    momentum             how far the running statistics move with each batch; None: their plain mean over all batches
     affine               whether channels are scaled and shifted by what is learned
-    track_running_stats  whether running statistics are kept, for `eval`
+    track_running_stats  False: the batch's own statistics are used in evaluation mode, too
     bias                 whether something learned is added
+
+    Shapes: (N, num_features, sizes), of BatchNorm1d also (N, num_features); the result has that of the input.
     """
 
     allowed_dims: tuple[int, ...]
@@ -186,6 +185,8 @@ class InstanceNorm(SharedArguments, ChannelNorm):
     affine               whether channels are scaled and shifted by what is learned
     track_running_stats  whether running statistics are kept, for `eval`
     bias                 whether something learned is added
+
+    Shapes: (N, num_features, sizes) or (num_features, sizes); the result has that of the input.
     """
 
     dims: int
@@ -322,7 +323,10 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """The last dimensions, which are `normalized_shape`, over their root mean square.
 
-    eps  None: the smallest number that 1 can be told from, of the input's dtype
+    elementwise_affine  whether every element is multiplied by a learned weight
+    eps                 None: the smallest number that 1 can be told from, of the input's dtype
+
+    Shapes: (..., *normalized_shape); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.RMSNorm(8)(ut.ones(2, 4, 8)).shape
@@ -366,6 +370,8 @@ class GroupNorm(Module):
     eps           added before a division, against zeros
     affine        whether channels are scaled and shifted by what is learned
     bias          whether something learned is added
+
+    Shapes: (N, num_channels, ...); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.GroupNorm(2, 4)(ut.ones(2, 4, 8, 8)).shape
@@ -419,6 +425,8 @@ class LocalResponseNorm(Module):
     alpha  multiplies the mean of squares
     beta   the exponent
     k      added to the sum of squares
+
+    Shapes: (N, C, ...); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.LocalResponseNorm(2)(ut.ones(2, 4, 8, 8)).shape

@@ -24,6 +24,9 @@ class MaxPool(SharedArguments, Module):
     dilation        the distance of the window's elements
     return_indices  whether places are returned, too
     ceil_mode       whether a last, incomplete window counts
+
+    Shapes: (N, C, sizes) or (C, sizes). Each size becomes (size + 2 padding - dilation (kernel_size - 1) - 1) /
+    stride + 1, rounded down.
     """
 
     function: Any
@@ -93,6 +96,9 @@ class MaxUnpool(SharedArguments, Module):
     kernel_size  the size of the window: a number, or one for each dimension
     stride       how far the window moves
     padding      how much is added at both ends of each dimension
+
+    Shapes: (N, C, sizes) or (C, sizes), indices alike. Each size becomes (size - 1) stride - 2 padding +
+    kernel_size, or what output_size says.
     """
 
     function: Any
@@ -158,6 +164,8 @@ class AvgPool1d(Module):
     ceil_mode          whether a last, incomplete window counts
     count_include_pad  whether padding counts in the mean
 
+    Shapes: (N, C, L) or (C, L). L becomes (L + 2 padding - kernel_size) / stride + 1, rounded down.
+
     >>> import undertow as ut
     >>> ut.nn.AvgPool1d(2)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 4])
@@ -186,8 +194,19 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool(Module):
-    """What AvgPool2d and AvgPool3d have in common."""
+class AvgPool(SharedArguments, Module):
+    """What AvgPool2d and AvgPool3d have in common.
+
+    kernel_size        the size of the window: a number, or one for each dimension
+    stride             how far the window moves
+    padding            how much is added at both ends of each dimension
+    ceil_mode          whether a last, incomplete window counts
+    count_include_pad  whether padding counts in the mean
+    divisor_override   what sums are divided by, if not by their number
+
+    Shapes: (N, C, sizes) or (C, sizes). Each size becomes (size + 2 padding - kernel_size) / stride + 1, rounded
+    down.
+    """
 
     function: Any
 
@@ -223,13 +242,6 @@ class AvgPool(Module):
 class AvgPool2d(AvgPool):
     """The mean of every window of (examples, channels, height, width).
 
-    kernel_size        the size of the window: a number, or one for each dimension
-    stride             how far the window moves
-    padding            how much is added at both ends of each dimension
-    ceil_mode          whether a last, incomplete window counts
-    count_include_pad  whether padding counts in the mean
-    divisor_override   what sums are divided by, if not by their number
-
     >>> import undertow as ut
     >>> ut.nn.AvgPool2d(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 4, 4])
@@ -240,13 +252,6 @@ class AvgPool2d(AvgPool):
 
 class AvgPool3d(AvgPool):
     """The mean of every window of (examples, channels, depth, height, width).
-
-    kernel_size        the size of the window: a number, or one for each dimension
-    stride             how far the window moves
-    padding            how much is added at both ends of each dimension
-    ceil_mode          whether a last, incomplete window counts
-    count_include_pad  whether padding counts in the mean
-    divisor_override   what sums are divided by, if not by their number
 
     >>> import undertow as ut
     >>> ut.nn.AvgPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
@@ -263,6 +268,8 @@ class LPPool(SharedArguments, Module):
     kernel_size  the size of the window: a number, or one for each dimension
     stride       how far the window moves
     ceil_mode    whether a last, incomplete window counts
+
+    Shapes: (N, C, sizes) or (C, sizes). Each size becomes (size - kernel_size) / stride + 1, rounded down.
     """
 
     function: Any
@@ -342,6 +349,8 @@ class AdaptiveAvgPool1d(AdaptivePool):
 
     output_size  sizes of the result
 
+    Shapes: (N, C, L) or (C, L); the sizes become output_size.
+
     >>> import undertow as ut
     >>> ut.nn.AdaptiveAvgPool1d(2)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 2])
@@ -355,6 +364,8 @@ class AdaptiveAvgPool2d(AdaptivePool):
 
     output_size  sizes of the result
 
+    Shapes: (N, C, H, W) or (C, H, W); the sizes become output_size.
+
     >>> import undertow as ut
     >>> ut.nn.AdaptiveAvgPool2d(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 2, 2])
@@ -367,6 +378,8 @@ class AdaptiveAvgPool3d(AdaptivePool):
     """The means of `output_size` windows over depth, height and width.
 
     output_size  sizes of the result
+
+    Shapes: (N, C, D, H, W) or (C, D, H, W); the sizes become output_size.
 
     >>> import undertow as ut
     >>> ut.nn.AdaptiveAvgPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape
@@ -393,6 +406,8 @@ class AdaptiveMaxPool1d(AdaptiveMaxPool):
     output_size     sizes of the result
     return_indices  whether places are returned, too
 
+    Shapes: (N, C, L) or (C, L); the sizes become output_size.
+
     >>> import undertow as ut
     >>> ut.nn.AdaptiveMaxPool1d(2)(ut.ones(2, 4, 8)).shape
     undertow.Size([2, 4, 2])
@@ -407,6 +422,8 @@ class AdaptiveMaxPool2d(AdaptiveMaxPool):
     output_size     sizes of the result
     return_indices  whether places are returned, too
 
+    Shapes: (N, C, H, W) or (C, H, W); the sizes become output_size.
+
     >>> import undertow as ut
     >>> ut.nn.AdaptiveMaxPool2d(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 2, 2])
@@ -420,6 +437,8 @@ class AdaptiveMaxPool3d(AdaptiveMaxPool):
 
     output_size     sizes of the result
     return_indices  whether places are returned, too
+
+    Shapes: (N, C, D, H, W) or (C, D, H, W); the sizes become output_size.
 
     >>> import undertow as ut
     >>> ut.nn.AdaptiveMaxPool3d(2)(ut.ones(2, 4, 8, 8, 8)).shape

@@ -9,9 +9,10 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.nn import init
-from undertow.nn.functions.rnn.run import Weights, run_layers
 from undertow.nn.layers.linear import fresh
+from undertow.nn.layers.shared_arguments import SharedArguments
 from undertow.nn.module import Module
+from undertow.nn.rnn.run import Weights, run_layers
 from undertow.nn.utils.rnn import PackedSequence
 
 if TYPE_CHECKING:
@@ -22,20 +23,25 @@ if TYPE_CHECKING:
 GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
-class RNNBase(Module):
-    """What RNN, LSTM and GRU have in common.
+class RNNBase(SharedArguments, Module):
+    """What RNN, LSTM and GRU have in common; `mode` is 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'.
 
-    input is (steps, examples, features), (examples, steps, features) with batch_first, or (steps, features)
-
-    mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
     input_size     features of the input, its last dimension
     hidden_size    features of the state
     num_layers     so many, one above the other
     bias           whether something learned is added
     batch_first    whether batches come before time
-    dropout        the probability of being dropped
+    dropout        of the results of every layer but the last
     bidirectional  whether the sequence is read backwards, too
-    proj_size      the state is projected to this size
+
+    Shapes: input (T, N, input_size), (N, T, input_size) with batch_first, or (T, input_size); the state
+    (num_layers, N, hidden_size). The results: outputs (T, N, hidden_size), and the last state. With bidirectional,
+    there are twice as many layers and features.
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.RNNBase("GRU", 3, 2)
+    >>> [name for name, _ in layer.named_parameters()]
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
 
     def __init__(
@@ -199,14 +205,7 @@ def in_order(state: Tensor, indices: Tensor | None) -> Tensor:
 class RNN(RNNBase):
     """h = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu.
 
-    input_size     features of the input, its last dimension
-    hidden_size    features of the state
-    num_layers     so many, one above the other
     nonlinearity   'tanh' or 'relu'
-    bias           whether something learned is added
-    batch_first    whether batches come before time
-    dropout        of the results of every layer but the last
-    bidirectional  whether the sequence is read backwards, too
 
     >>> import undertow as ut
     >>> ut.nn.RNN(4, 6)(ut.ones(5, 2, 4))[0].shape
@@ -236,16 +235,9 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: gates decide what the cell forgets, takes in and shows.
+    """Long short-term memory: gates decide what the cell forgets, takes in and shows. The state is a pair (h, c).
 
-    input_size     features of the input, its last dimension
-    hidden_size    features of the state
-    num_layers     so many, one above the other
-    bias           whether something learned is added
-    batch_first    whether batches come before time
-    dropout        of the results of every layer but the last
-    bidirectional  whether the sequence is read backwards, too
-    proj_size      the state is projected to this size
+    proj_size      h and the outputs are projected to this size
 
     >>> import undertow as ut
     >>> lstm = ut.nn.LSTM(3, 5, num_layers=2, batch_first=True)
@@ -284,14 +276,6 @@ class LSTM(RNNBase):
 
 class GRU(RNNBase):
     """Gated recurrent unit: gates decide what the state forgets and takes in.
-
-    input_size     features of the input, its last dimension
-    hidden_size    features of the state
-    num_layers     so many, one above the other
-    bias           whether something learned is added
-    batch_first    whether batches come before time
-    dropout        of the results of every layer but the last
-    bidirectional  whether the sequence is read backwards, too
 
     >>> import undertow as ut
     >>> ut.nn.GRU(4, 6)(ut.ones(5, 2, 4))[0].shape

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.nn import init
-from undertow.nn.functions.rnn.steps import Step, gru_step, lstm_step, rnn_step
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
+from undertow.nn.rnn.steps import Step, gru_step, lstm_step, rnn_step
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -23,6 +23,10 @@ class RNNCellBase(Module):
     input_size   features of the input, its last dimension
     hidden_size  features of the state
     bias         whether something learned is added
+
+    >>> import undertow as ut
+    >>> isinstance(ut.nn.LSTMCell(3, 2), ut.nn.RNNCellBase)
+    True
     """
 
     weight_ih: Any
@@ -95,6 +99,8 @@ class RNNCell(RNNCellBase):
     bias          whether something learned is added
     nonlinearity  'tanh' or 'relu'
 
+    Shapes: input (N, input_size) or (input_size), the state (N, hidden_size) or (hidden_size), as the result.
+
     >>> import undertow as ut
     >>> ut.nn.RNNCell(4, 6)(ut.ones(2, 4)).shape
     undertow.Size([2, 6])
@@ -126,6 +132,8 @@ class LSTMCell(RNNCellBase):
     hidden_size  features of the state
     bias         whether something learned is added
 
+    Shapes: input (N, input_size) or (input_size), h and c (N, hidden_size) or (hidden_size), as the results.
+
     >>> import undertow as ut
     >>> ut.nn.LSTMCell(4, 6)(ut.ones(2, 4))[0].shape
     undertow.Size([2, 6])
@@ -152,6 +160,8 @@ class GRUCell(RNNCellBase):
     input_size   features of the input, its last dimension
     hidden_size  features of the state
     bias         whether something learned is added
+
+    Shapes: input (N, input_size) or (input_size), the state (N, hidden_size) or (hidden_size), as the result.
 
     >>> import undertow as ut
     >>> ut.nn.GRUCell(4, 6)(ut.ones(2, 4)).shape

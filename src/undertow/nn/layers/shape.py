@@ -20,6 +20,8 @@ class Flatten(Module):
     start_dim  the first dimension to be joined
     end_dim    the last one
 
+    Shapes: any with these dimensions.
+
     >>> import undertow as ut
     >>> ut.nn.Flatten()(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 256])
@@ -41,6 +43,8 @@ class Unflatten(Module):
 
     dim               the dimension that becomes several
     unflattened_size  the sizes it becomes
+
+    Shapes: any with these dimensions.
 
     >>> import undertow as ut
     >>> ut.nn.Unflatten(1, (2, 2))(ut.ones(3, 4)).shape
@@ -133,6 +137,8 @@ class PixelShuffle(Module):
 
     upscale_factor  how much larger images become
 
+    Shapes: (..., C r^2, H, W) to (..., C, H r, W r), where r is upscale_factor.
+
     >>> import undertow as ut
     >>> ut.nn.PixelShuffle(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 1, 16, 16])
@@ -154,6 +160,8 @@ class PixelUnshuffle(Module):
 
     downscale_factor  how much smaller images become
 
+    Shapes: (..., C, H r, W r) to (..., C r^2, H, W), where r is downscale_factor.
+
     >>> import undertow as ut
     >>> ut.nn.PixelUnshuffle(2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 16, 4, 4])
@@ -174,6 +182,8 @@ class ChannelShuffle(Module):
     """Channels dealt out to groups and put together again.
 
     groups  how many groups of channels take turns
+
+    Shapes: (N, C, ...); the result has that of the input.
 
     >>> import undertow as ut
     >>> ut.nn.ChannelShuffle(2)(ut.arange(4.0).reshape(1, 4, 1)).flatten()
@@ -198,6 +208,8 @@ class Upsample(Module):
     scale_factor   how much larger the result is
     mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
     align_corners  whether the outermost points of both lie on each other
+
+    Shapes: (N, C, L), (N, C, H, W) or (N, C, D, H, W); the last sizes become size, or scale_factor times their own.
 
     >>> import undertow as ut
     >>> ut.nn.Upsample(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
@@ -237,6 +249,8 @@ class UpsamplingNearest2d(Upsample):
     size          the size of the result
     scale_factor  how much larger the result is
 
+    Shapes: (N, C, H, W); the last sizes become size, or scale_factor times their own.
+
     >>> import undertow as ut
     >>> ut.nn.UpsamplingNearest2d(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
     undertow.Size([2, 4, 16, 16])
@@ -251,6 +265,8 @@ class UpsamplingBilinear2d(Upsample):
 
     size          the size of the result
     scale_factor  how much larger the result is
+
+    Shapes: (N, C, H, W); the last sizes become size, or scale_factor times their own.
 
     >>> import undertow as ut
     >>> ut.nn.UpsamplingBilinear2d(scale_factor=2)(ut.ones(2, 4, 8, 8)).shape
@@ -309,6 +325,15 @@ class ZeroPadding:
         return str(self.padding)
 
 
+KINDS_OF_PADDING = {
+    "ConstantPad": "Padding with one value",
+    "ZeroPad": "Padding with zeros",
+    "ReflectionPad": "Padding by reflection: what lies inside of the border, in reverse, without the border itself",
+    "ReplicationPad": "Padding with the border's own elements, again and again",
+    "CircularPad": "Padding with what is at the other end",
+}
+
+
 def padding_layers() -> dict[str, type]:
     """ConstantPad1d, ..., ZeroPad3d: each kind of padding in one, two and three dimensions."""
     made: dict[str, type] = {}
@@ -327,7 +352,14 @@ def padding_layers() -> dict[str, type]:
 
 
 def padding_layer(kind: str, dims: int, bases: tuple[type, ...], mode: str) -> type:
-    doc = f"{kind.removesuffix('Pad')} padding of the last {dims} dimension(s)."
+    value = ", 9.0" if kind == "ConstantPad" else ""
+    doc = (
+        f"{KINDS_OF_PADDING[kind]}, on both sides of the last {'dimension' if dims == 1 else f'{dims} dimensions'}.\n\n"
+        f"padding  how much: one number, or {2 * dims}: before and behind, the last dimension first\n"
+        f"{'value    what is added' if value else ''}\n\n"
+        f"Shapes: (N, C{', L' * dims}) or (C{', L' * dims}); L grows by what is added.\n\n"
+        f"Example: `ut.nn.{kind}{dims}d(1{value})(ut.ones(1{', 2' * dims})).shape`"
+    )
     return type(f"{kind}{dims}d", bases, {"dims": dims, "mode": mode, "__module__": __name__, "__doc__": doc})
 
 

@@ -71,7 +71,17 @@ class Layer(Module):
 class TransformerEncoderLayer(Layer):
     """Self-attention, then a feed-forward network.
 
-    norm_first  norm the input of each block instead of the sum behind it
+    d_model          features of the input and the result
+    nhead            heads of attention
+    dim_feedforward  features between the two linear layers
+    dropout          the probability of being dropped
+    activation       'relu', 'gelu' or a function
+    layer_norm_eps   eps of the norms
+    batch_first      whether batches come before the sequence
+    bias             whether something learned is added
+    norm_first       norm the input of each block instead of the sum behind it
+
+    Shapes: (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model); the result has that of the input.
 
     >>> import undertow as ut
     >>> layer = ut.nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
@@ -129,6 +139,9 @@ class TransformerDecoderLayer(Layer):
     batch_first      whether batches come before time
     norm_first       whether norms come before the layers they belong to
     bias             whether something learned is added
+
+    Shapes: source (or memory) (S, N, d_model) and target (T, N, d_model), N first with batch_first, or both without
+    N; the result has that of the target.
 
     >>> import undertow as ut
     >>> ut.nn.TransformerDecoderLayer(8, 2, 16)(ut.ones(3, 2, 8), ut.ones(5, 2, 8)).shape
@@ -200,6 +213,8 @@ class TransformerEncoder(Module):
     num_layers     so many, one above the other
     norm           a layer at the end, or None
 
+    Shapes: (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model); the result has that of the input.
+
     >>> import undertow as ut
     >>> ut.nn.TransformerEncoder(ut.nn.TransformerEncoderLayer(8, 2, 16), 2)(ut.ones(5, 2, 8)).shape
     undertow.Size([5, 2, 8])
@@ -234,6 +249,9 @@ class TransformerDecoder(Module):
     decoder_layer  a layer, which is copied
     num_layers     so many, one above the other
     norm           a layer at the end, or None
+
+    Shapes: source (or memory) (S, N, d_model) and target (T, N, d_model), N first with batch_first, or both without
+    N; the result has that of the target.
 
     >>> import undertow as ut
     >>> ut.nn.TransformerDecoder(ut.nn.TransformerDecoderLayer(8, 2, 16), 2)(ut.ones(3, 2, 8), ut.ones(5, 2, 8)).shape
@@ -288,6 +306,9 @@ class Transformer(Module):
     batch_first         whether batches come before time
     norm_first          whether norms come before the layers they belong to
     bias                whether something learned is added
+
+    Shapes: source (or memory) (S, N, d_model) and target (T, N, d_model), N first with batch_first, or both without
+    N; the result has that of the target.
 
     >>> import undertow as ut
     >>> ut.nn.Transformer(8, 2, 1, 1, 16)(ut.ones(5, 2, 8), ut.ones(3, 2, 8)).shape

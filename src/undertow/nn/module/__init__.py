@@ -62,7 +62,12 @@ class Module(Called):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is compiled: operations run as they are called."""
+        """Nothing is compiled: operations run as they are called.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> linear.compile()
+        """
 
     def eval(self: T) -> T:
         """`train(False)`.
@@ -213,6 +218,21 @@ class Module(Called):
         """Move to a GPU, if there is one."""
         return self.to("cuda" if device is None else device)
 
+    def share_memory(self: T) -> T:
+        """Move parameters, gradients and buffers to memory that other processes can see (`Tensor.share_memory_`).
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).share_memory().weight.is_shared()
+        True
+        """
+        from undertow.interop.shared_memory.moving import share
+        from undertow.interop.shared_memory.sending import register
+
+        tensors = [*self.parameters(), *self.buffers()]
+        register(*{type(tensor) for tensor in tensors})
+        share([*tensors, *[p.grad for p in tensors if p.is_leaf and p.grad is not None]])
+        return self
+
     # ---- display
 
     def _repr_html_(self) -> str:
@@ -222,7 +242,12 @@ class Module(Called):
         return module_html(self)
 
     def extra_repr(self) -> str:
-        """What to show between the parentheses; a subclass says it."""
+        """What to show between the parentheses; a subclass says it.
+
+        >>> import undertow as ut
+        >>> ut.nn.Linear(2, 3).extra_repr()
+        'in_features=2, out_features=3, bias=True'
+        """
         return ""
 
     def _get_name(self) -> str:

@@ -63,7 +63,15 @@ class Called(Stateful):
     _undertow_hooks: Hooks | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass defines it."""
+        """What the module computes; every subclass defines it.
+
+        >>> import undertow as ut
+        >>> class Double(ut.nn.Module):
+        ...     def forward(self, x):
+        ...         return 2 * x
+        >>> Double()(ut.ones(2))
+        tensor([2., 2.])
+        """
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +144,14 @@ class Called(Stateful):
         return add(self._own_hooks().forward, Hook(hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_outputs)` when the gradients of the outputs are there; it may return others."""
+        """Call `hook(module, grad_outputs)` when the gradients of the outputs are there; it may return others.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> _ = linear.register_full_backward_pre_hook(lambda module, grads: print(grads[0].shape))
+        >>> linear(ut.ones(4, 1, requires_grad=True)).sum().backward()
+        undertow.Size([4, 1])
+        """
         return add(self._own_hooks().backward_pre, Hook(hook), prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:

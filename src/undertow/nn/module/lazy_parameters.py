@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.modes import no_grad
+from undertow.nn import parameter as parameter_module
 from undertow.nn.module import Module, apply_to_parameter
 from undertow.nn.parameter import Buffer, Parameter
 from undertow.tensor import LEAF, Tensor
@@ -90,7 +91,14 @@ _memory: Any = Tensor.__dict__["_array"]
 
 
 class UninitializedParameter(Uninitialized, Parameter):
-    """A parameter without a shape; see `undertow.nn.LazyLinear`."""
+    """A parameter without a shape; see `undertow.nn.LazyLinear`.
+
+    >>> import undertow as ut
+    >>> weight = ut.nn.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> weight.shape
+    undertow.Size([2, 3])
+    """
 
     becomes = Parameter
 
@@ -99,7 +107,14 @@ class UninitializedParameter(Uninitialized, Parameter):
 
 
 class UninitializedBuffer(Uninitialized, Buffer):
-    """A buffer without a shape."""
+    """A buffer without a shape.
+
+    >>> import undertow as ut
+    >>> buffer = ut.nn.UninitializedBuffer()
+    >>> buffer.materialize((2,))
+    >>> buffer.shape
+    undertow.Size([2])
+    """
 
     becomes = Buffer
 
@@ -207,3 +222,12 @@ def _take_shapes(module: Module, state_dict: dict[str, Any], prefix: str, *rest:
         found = state_dict.get(prefix + name)
         if is_lazy(tensor) and found is not None and not is_lazy(found):
             tensor.materialize(found.shape)
+
+
+# PyTorch has them beside Parameter, too
+vars(parameter_module).update(
+    UninitializedTensorMixin=Uninitialized,
+    UninitializedParameter=UninitializedParameter,
+    UninitializedBuffer=UninitializedBuffer,
+    is_lazy=is_lazy,
+)

@@ -130,11 +130,39 @@ class Stateful(Tree):
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
     def get_extra_state(self) -> Any:
-        """Override to put anything else into the state_dict; `set_extra_state` gets it back."""
+        """Override to put anything else into the state_dict; `set_extra_state` gets it back.
+
+        >>> import undertow as ut
+        >>> class Counted(ut.nn.Module):
+        ...     count = 3
+        ...
+        ...     def get_extra_state(self):
+        ...         return self.count
+        ...
+        ...     def set_extra_state(self, state):
+        ...         self.count = state
+        >>> Counted().state_dict()
+        OrderedDict([('_extra_state', 3)])
+        """
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:
-        """Override to take back what `get_extra_state` returned."""
+        """Override to take back what `get_extra_state` returned.
+
+        >>> import undertow as ut
+        >>> class Counted(ut.nn.Module):
+        ...     count = 3
+        ...
+        ...     def get_extra_state(self):
+        ...         return self.count
+        ...
+        ...     def set_extra_state(self, state):
+        ...         self.count = state
+        >>> model = Counted()
+        >>> _ = model.load_state_dict({"_extra_state": 7})
+        >>> model.count
+        7
+        """
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     # ---- reading
@@ -189,7 +217,14 @@ class Stateful(Tree):
     # ---- hooks
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, prefix, keep_vars)` before the module writes its state."""
+        """Call `hook(module, prefix, keep_vars)` before the module writes its state.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> _ = linear.register_state_dict_pre_hook(lambda module, prefix, keep_vars: print("before"))
+        >>> _ = linear.state_dict()
+        before
+        """
         return add_hook(self._own_state_hooks().save_pre, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -208,7 +243,14 @@ class Stateful(Tree):
         return add_hook(self._own_state_hooks().save, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, ...)` with the arguments of `_load_from_state_dict` before the module reads its state."""
+        """Call `hook(module, ...)` with the arguments of `_load_from_state_dict` before the module reads its state.
+
+        >>> import undertow as ut
+        >>> linear = ut.nn.Linear(1, 1)
+        >>> _ = linear.register_load_state_dict_pre_hook(lambda module, state, *rest: print(sorted(state)))
+        >>> _ = linear.load_state_dict(linear.state_dict())
+        ['bias', 'weight']
+        """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any], with_module: bool = False) -> Any:

@@ -70,7 +70,16 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """The weight and bias of the fused convolution."""
+    """The weight and bias of the fused convolution.
+
+    >>> import undertow as ut
+    >>> conv, norm = ut.nn.Conv1d(1, 2, 3), ut.nn.BatchNorm1d(2)
+    >>> fused = ut.nn.utils.fuse_conv_bn_weights(
+    ...     conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+    ... )
+    >>> [part.shape for part in fused]
+    [undertow.Size([2, 1, 3]), undertow.Size([2])]
+    """
     shape = [1] * conv_w.dim()
     shape[1 if transpose else 0] = -1
     return fused_parameters(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
@@ -79,7 +88,16 @@ def fuse_conv_bn_weights(
 def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
 ) -> tuple[Parameter, Parameter]:
-    """The weight and bias of the fused linear layer."""
+    """The weight and bias of the fused linear layer.
+
+    >>> import undertow as ut
+    >>> linear, norm = ut.nn.Linear(3, 2), ut.nn.BatchNorm1d(2)
+    >>> fused = ut.nn.utils.fuse_linear_bn_weights(
+    ...     linear.weight, linear.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+    ... )
+    >>> [part.shape for part in fused]
+    [undertow.Size([2, 3]), undertow.Size([2])]
+    """
     return fused_parameters(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 

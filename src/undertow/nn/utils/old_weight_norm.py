@@ -107,6 +107,11 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> An
     """Train length (name_g) and direction (name_v) of a weight apart. The newer form is parametrizations.weight_norm.
 
     dim  the slices along it have lengths of their own; None: one length for all
+
+    >>> import undertow as ut
+    >>> linear = ut.nn.utils.parametrizations.weight_norm(ut.nn.Linear(3, 2))  # the newer form
+    >>> linear.parametrizations.weight.original0.shape
+    undertow.Size([2, 1])
     """
     warnings.warn(
         "`undertow.nn.utils.weight_norm` is deprecated in favor of `undertow.nn.utils.parametrizations.weight_norm`.",
@@ -147,12 +152,28 @@ def spectral_norm(
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Any:
-    """Make the weight a parameter again."""
+    """Make the weight a parameter again.
+
+    >>> import undertow as ut
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     linear = ut.nn.utils.remove_weight_norm(ut.nn.utils.weight_norm(ut.nn.Linear(3, 2)))
+    >>> linear.weight.shape
+    undertow.Size([2, 3])
+    """
     return removed(module, name, WeightNorm, "weight_norm")
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
-    """Make the weight a parameter again."""
+    """Make the weight a parameter again.
+
+    >>> import undertow as ut
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     linear = ut.nn.utils.remove_spectral_norm(ut.nn.utils.spectral_norm(ut.nn.Linear(3, 2)))
+    >>> linear.weight.shape
+    undertow.Size([2, 3])
+    """
     return removed(module, name, SpectralNorm, "spectral_norm")
 
 

@@ -160,7 +160,10 @@ def part_to_prune(method: Any, t: Tensor, mask: Tensor) -> Any:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing, but puts a mask of ones on the parameter."""
+    """Prunes nothing, but puts a mask of ones on the parameter.
+
+    Shapes: any; the result has that of the input.
+    """
 
     PRUNING_TYPE = "unstructured"
 

@@ -28,6 +28,11 @@ class PackedSequence(PackedFields):
     batch_sizes       how many sequences have a first step, a second one, ...
     sorted_indices    the numbers of the sequences in that order; None: they were in it
     unsorted_indices  the way back
+
+    >>> import undertow as ut
+    >>> packed = ut.nn.utils.rnn.pack_sequence([ut.ones(3), ut.ones(2)])
+    >>> packed.batch_sizes
+    tensor([2, 2, 1])
     """
 
     __slots__ = ()

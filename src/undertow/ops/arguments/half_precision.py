@@ -33,6 +33,8 @@ def stays(known: frozenset[str], op: Op, values: Sequence[Any]) -> bool:
     """
     if op.name not in known:
         return False
+    if any([type(x) is list for x in values]):  # the gradients of several outputs
+        values = [x for v in values for x in (v if type(v) is list else (v,))]
     found = {x.dtype for x in values if getattr(getattr(x, "dtype", None), "kind", "") in ("f", "V", "c")}
     return len(found) == 1 and all(map(dtypes.is_narrow, found))
 

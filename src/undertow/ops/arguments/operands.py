@@ -98,10 +98,11 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
             "asks such classes from now on. Do it again, or call undertow.overrides.enable() before the first time."
         )
     message = f"{op}(): argument '{name}' must be Tensor, not {foreign_name(value)}"
+    turned = message if message.endswith(".") else f"{message}. Turn it into a Tensor first."
     if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
-        raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
+        raise ForeignOperandError(turned, value)
     if has_operator(type(value), REFLECTED.get(op, "")):
-        raise ForeignOperandError(f"{message}. Turn it into a Tensor first.", value)
+        raise ForeignOperandError(turned, value)
     raise TypeError(message)
 
 

@@ -62,7 +62,11 @@ def like(name: str, default_fill: Any = None) -> Any:
         return _fill_like(name, input, default_fill, dtype, device, requires_grad, memory_format)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{name.removesuffix('_like')}` with the shape, dtype and device of `input`."
+    shape = ".shape" if name == "empty_like" else ""  # what is in its memory may be anything
+    function.__doc__ = (
+        f"`{name.removesuffix('_like')}` with the shape, dtype and device of `input`.\n\n"
+        f"Example: `ut.{name}(ut.tensor([1, 2])){shape}`"
+    )
     return composite(function)
 
 
@@ -234,7 +238,12 @@ def new_empty_strided(input: Tensor, size: int | Sequence[int], stride: int | Se
 
 
 def new(input: Tensor, *args: Any) -> Tensor:
-    """The legacy constructor: sizes give an uninitialised tensor, a sequence its data, nothing an empty tensor."""
+    """The legacy constructor: sizes give an uninitialised tensor, a sequence its data, nothing an empty tensor.
+
+    >>> import undertow as ut
+    >>> ut.ones(2).new([3.0])
+    tensor([3.])
+    """
     if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], Size):
         return new_tensor(input, args[0])
     if len(args) == 1 and isinstance(args[0], Tensor):

@@ -91,7 +91,7 @@ def _caster(name: str, dtype: DType) -> Callable[..., Tensor]:
         return in_order(convert(self, dtype, self._xp), memory_format, self)
 
     cast.__name__ = cast.__qualname__ = name
-    cast.__doc__ = f"The tensor as {dtype}: itself if it is that already."
+    cast.__doc__ = f"The tensor as {dtype}: itself if it is that already.\n\nExample: `ut.tensor([0, 2]).{name}()`"
     return cast
 
 
@@ -116,7 +116,12 @@ _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items(
 
 
 def _type_(self: Tensor, dtype: DType | None = None, non_blocking: bool = False, **ignored: Any) -> Any:
-    """Without argument the legacy type name ('undertow.FloatTensor'); with a dtype or such a name, the cast tensor."""
+    """Without argument the legacy type name ('undertow.FloatTensor'); with a dtype or such a name, the cast tensor.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).type(), ut.ones(1).type(ut.int64)
+    ('undertow.FloatTensor', tensor([1]))
+    """
     if dtype is None:
         return type_name(self)
     if isinstance(dtype, str):
@@ -148,7 +153,12 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor on the CPU: itself if it is there already."""
+    """The tensor on the CPU: itself if it is there already.
+
+    >>> import undertow as ut
+    >>> ut.ones(2).cpu().device
+    device(type='cpu')
+    """
     return in_order(convert(self, None, cpu), memory_format, self)
 
 
@@ -195,6 +205,9 @@ def record_stream(self: Tensor, stream: Any) -> None:
     """Say that a stream works with this tensor, whose memory belongs to another, and is to be left alone until then.
 
     Without it, memory is handed out again on the stream it was made on as soon as nobody has the tensor any more.
+
+    >>> import undertow as ut
+    >>> ut.ones(2, device="sim:0").record_stream(ut.sim.Stream("sim:0"))
     """
     stream.keep(self._array)
 

@@ -106,8 +106,8 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         for k in form.optional:
             if arguments[k] is not None:
                 arrays[k] = arguments[k]._array
-    except AttributeError:
-        return apply_to_others(form, arguments, state)
+    except AttributeError as error:
+        return apply_to_others(form, arguments, state, error)
 
     # promotion: to one dtype; half precision is computed in float32
     if not alike:
@@ -124,42 +124,18 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
-        if form.elementwise:
-            explain_failure(form, arguments, error)
+        explain_failure(form, arguments, error)
         raise
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         half = half or widen_again(form, arrays)
-        try:
-            out = quietly(form.forward, xp, *arrays)
-        except NoValuesError:
-            out = xp.outcome_of(form.op.name, form.forward, arrays)
+        out = forward_again(form, xp, arrays)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
-    if form.several:
-        out = tuple([a if type(a) is xp.ndarray else xp.asarray(a) for a in out])
-    elif type(out) is not xp.ndarray:
-        out = xp.asarray(out)
-    if half is not None:
-        out = rounded(out, half, [form.output_nr(n) for n in form.op.exact])
-    if form.is_arranged:
-        out = in_its_order(form, xp, arguments, out)
+    if form.is_arranged or form.several or half is not None or type(out) is not xp.ndarray:
+        out = finished(form, xp, arguments, out, half)
 
     # record
-    node = None
-    if state.grad_enabled and form.edges:
-        edges, wanted, leaves = [], False, False
-        for k in form.edges:
-            tensor = arguments[k]
-            edge = None if tensor is None else tensor._edge
-            if tensor is not None and tensor._extra is not None and tensor._extra.view is not None:
-                edge = recorded_edge(tensor)
-            if edge is not None:
-                wanted = True
-                if edge is LEAF:
-                    leaves = True
-            edges.append(edge)
-        if wanted and not (form.check_output and out.dtype.kind not in "fcV"):
-            node = record(form, arguments, arrays, edges, leaves, xp, out, state)
+    node = record(form, arguments, arrays, xp, out, state) if state.grad_enabled and form.edges else None
 
     # wrap
     if form.several:
@@ -175,8 +151,11 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     return result
 
 
-def apply_to_others(form: Form, arguments: Any, state: State) -> Any:
-    """The operation on what is no tensor: a number or an array becomes one, other classes may know what to do."""
+def apply_to_others(form: Form, arguments: Any, state: State, missing: AttributeError) -> Any:
+    """The operation on what is no tensor: a number or an array becomes one, other classes may know what to do.
+
+    missing  what the plain path met: an argument without an array
+    """
     places, found = [form.places[i] for i in form.input_names], list(arguments)
     given = tuple([arguments[k] for k in places])
     try:
@@ -184,7 +163,7 @@ def apply_to_others(form: Form, arguments: Any, state: State) -> Any:
     except ForeignOperandError as error:
         return error.answer(form.name, (), dict(zip(form.op.ordered, arguments, strict=True)))
     if all([tensor is value for tensor, value in zip(tensors, given, strict=True)]):
-        raise  # all are tensors, and one has lost its array
+        raise missing  # all are tensors, and one has lost its array
     for k, tensor in zip(places, tensors, strict=True):
         found[k] = tensor
     return apply(form, found, state)
@@ -192,7 +171,9 @@ def apply_to_others(form: Form, arguments: Any, state: State) -> Any:
 
 def explain_failure(form: Form, arguments: Any, error: Exception) -> None:
     """Raise PyTorch's error in the place of NumPy's, if there is one."""
-    given = [arguments[k] for k in sorted((*form.required, *form.optional))]
+    if not form.elementwise:
+        return
+    given = [arguments[k] for k in form.in_order]
     explain(error, form.name, tuple([None if t is None else t._array for t in given]))
 
 
@@ -256,31 +237,50 @@ def widen_again(form: Form, arrays: list[Any]) -> DType | None:
     return dtype
 
 
-# ---- memory
+def forward_again(form: Form, xp: Namespace, arrays: list[Any]) -> Any:
+    """The forward on operands that were cast when its result was seen."""
+    try:
+        return quietly(form.forward, xp, *arrays)
+    except NoValuesError:
+        return xp.outcome_of(form.op.name, form.forward, arrays)
 
 
-def in_its_order(form: Form, xp: Namespace, arguments: Any, out: Any) -> Any:
-    """The result, or several, with their elements in the order in memory that the declaration names."""
-    given = [arguments[k] for k in sorted((*form.required, *form.optional))]
-    operands = [t._array for t in given if t is not None and type(t._array) is xp.ndarray]
-    results = out if form.several else (out,)
-    orders = [form.order[min(nr, len(form.order) - 1)] for nr in range(len(results))]
-    found = tuple(
-        [
-            arranged(order, operands, a) if type(a) is xp.ndarray else a  # a sparse result stays as it is
-            for order, a in zip(orders, results, strict=True)
-        ]
-    )
-    return found if form.several else found[0]
+def finished(form: Form, xp: Namespace, arguments: Any, out: Any, half: DType | None) -> Any:
+    """The result, or several, as arrays of the device; rounded; in the order in memory that the declaration names."""
+    results = tuple([a if type(a) is xp.ndarray else xp.asarray(a) for a in (out if form.several else (out,))])
+    if half is not None:
+        results = rounded(results, half, [form.output_nr(n) for n in form.op.exact])
+    if form.is_arranged:
+        given = [arguments[k] for k in form.in_order]
+        operands = [t._array for t in given if t is not None and type(t._array) is xp.ndarray]
+        last = len(form.order) - 1
+        results = tuple(
+            [
+                arranged(form.order[min(nr, last)], operands, a) if type(a) is xp.ndarray else a  # a sparse one stays
+                for nr, a in enumerate(results)
+            ]
+        )
+    return results if form.several else results[0]
 
 
 # ---- recording it
 
 
-def record(
-    form: Form, arguments: Any, arrays: list[Any], edges: list[Any], leaves: bool, xp: Namespace, out: Any, state: State
-) -> Node:
-    """The Node of the operation, which keeps what its rules will need. `edges` are those of `form.edges`."""
+def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: Any, state: State) -> Node | None:
+    """The Node of the operation, which keeps what its rules will need; None if no input has a history."""
+    edges, wanted, leaves = [], False, False
+    for k in form.edges:
+        tensor = arguments[k]
+        edge = None if tensor is None else tensor._edge
+        if tensor is not None and tensor._extra is not None and tensor._extra.view is not None:
+            edge = recorded_edge(tensor)
+        if edge is not None:
+            wanted = True
+            if edge is LEAF:
+                leaves = True
+        edges.append(edge)
+    if not wanted or (form.check_output and out.dtype.kind not in "fcV"):
+        return None
     node = new(form.node_class)
     node.sequence_nr = next_sequence_nr()
     for k, _, slot, version, users in form.kept_inputs:

@@ -20,7 +20,6 @@ from undertow.ops.declare.formula import Formula
 from undertow.ops.declare.joined import joined
 from undertow.ops.declare.plans import Input, Order, Promotion, Tree
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules import ELEMENTWISE
 
 if TYPE_CHECKING:
     from undertow.ops.declare.form import Form
@@ -72,7 +71,7 @@ def operation_plan(op: Op) -> plans.OperationPlan | None:
         positional=len(op.ordered) - len(op.keyword_only),
         number=-1 if op.number is None else op.ordered.index(op.number),
         is_view=int(form.is_view),
-        elementwise=int(op.batch is ELEMENTWISE),
+        elementwise=int(op.elementwise),
         form=form_plan(form),
         number_form=None if form.number is None else form_plan(form.number),
     )
@@ -115,7 +114,7 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
 
 def goes_in_blocks(op: Op) -> bool:
     """Whether its functions compute every element from those at its place, and at most add them up afterwards."""
-    return (op.batch is ELEMENTWISE or op.map_reduce) and not op.random
+    return (op.elementwise or op.map_reduce) and not op.random
 
 
 def bits(numbers: Collection[int]) -> int:

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.ops.declare.plans import Fact, Value
-from undertow.ops.declare.rules import ELEMENTWISE
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -51,7 +50,7 @@ class Form:
     def __init__(self, op: Op, numbers: tuple[str, ...] = ()) -> None:
         self.op, self.name, self.numbers = op, op.name, numbers
         self.forward = by_position(op.forward, op)
-        self.elementwise = op.batch is ELEMENTWISE
+        self.elementwise = op.elementwise
         self.is_view = op.kind == "view"
         self.several = op.outputs is not None
         self.widens = op.widens
@@ -63,6 +62,7 @@ class Form:
         self.required = tuple([places[i] for i in self.input_names if i not in op.optional])
         self.optional = tuple([places[i] for i in self.input_names if i in op.optional])
         self.inputs = tuple([places[i] for i in self.input_names])
+        self.in_order = tuple(sorted(self.inputs))
         self.edges = tuple([places[i] for i in self.edge_names])
         self.all_edges = tuple([-1 if i in numbers else places[i] for i in self.all_edge_names])
         self.params = tuple([places[n] for n in op.params])

@@ -26,6 +26,8 @@ from undertow.ops.arguments.operands import as_operand, promote, same_device
 from undertow.ops.declare import formula
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
+from undertow.tensor.subclasses import class_of
+from undertow.tensor.tensor import SUBCLASSES
 
 if TYPE_CHECKING:
     from undertow.modes import State
@@ -143,7 +145,8 @@ def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> 
                 state.record(node, state)
 
     # wrap
-    result = Tensor(out, xp, node)
+    result: Tensor = object.__new__(class_of(tensors) if SUBCLASSES else Tensor)
+    Tensor.__init__(result, out, xp, node)
     if node is None:
         result._extra = state.extra
     return result

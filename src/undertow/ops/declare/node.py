@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import namespace_of_array
@@ -12,7 +13,6 @@ from undertow.graph.operation_node import DeclaredNode
 from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.ops.arguments.half_precision import stays, wide
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.saved_attributes import FURTHER
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ class PrimitiveNode(DeclaredNode):
             found.append(value)
         return found
 
+    @property
+    def further_names(self) -> Mapping[str, Any]:
+        from undertow.ops.reference.saved_attributes import FURTHER
+
+        return FURTHER.get(self.op_name, {})
+
     def output_as_tensor(self, form: Form, nr: int, array: Array, xp: Namespace) -> Tensor:
         if nr in form.constant:
             return Tensor(array, namespace_of_array(array))
@@ -106,7 +112,6 @@ def node_class(form: Form) -> Any:
         "saved_names": saved_names(form),
         "multiple_outputs": form.several,
         "keeps_outputs": bool(form.kept_outputs),
-        "further_names": FURTHER.get(op.name, {}),
         "shown_outputs": shown_outputs(op),
     }
     return type(op.number_node_name if form.numbers else op.node_name, (PrimitiveNode,), members)

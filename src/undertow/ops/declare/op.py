@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -68,7 +68,6 @@ class Op:
         order: str | None = None,
         map_reduce: bool = False,
     ) -> None:
-        taken = formula.parameters(forward)
         self.name = name
         self.kind = kind
         self.forward = forward
@@ -93,20 +92,26 @@ class Op:
         self.random = random
         self.piecewise_constant = piecewise_constant
         self.same_in_numpy = same_in_numpy
-        self.overlap = overlap or ("part" if batch is ELEMENTWISE else None)
+        self.elementwise = batch is ELEMENTWISE
+        self.overlap = overlap or ("part" if self.elementwise else None)
         self.order = order
         self.map_reduce = map_reduce
+        self.given_ufunc = ufunc
+        self.function: Any = None
+        self.read_arguments()
+
+    def read_arguments(self) -> None:
+        """Sort the arguments of the forward into inputs, which have rules, and parameters."""
+        vjp, taken = self.vjp, formula.parameters(self.forward)
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [n for n in taken.names if n not in rules]
         self.ordered, self.defaults, self.keyword_only = taken
-        self.bind = Binder(name, *taken, self.params, number)
+        self.bind = Binder(self.name, *taken, self.params, self.number)
         unknown = set(rules) - set(self.inputs)
         if unknown:
-            raise TypeError(f"{name}: vjp names {sorted(unknown)}, which forward does not take")
-        self.given_ufunc = ufunc
-        self.function: Any = None
+            raise TypeError(f"{self.name}: vjp names {sorted(unknown)}, which forward does not take")
 
     def check_rules(self) -> None:
         """Refuse rules that name what the node of the operation cannot keep."""
@@ -143,7 +148,7 @@ class Op:
         op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
         op.variants = {op.name: read_variants(op.name, op.kind, variants, out)}
         op.autocast, op.random, op.piecewise_constant, op.same_in_numpy = None, random, False, False
-        op.overlap = overlap
+        op.overlap, op.elementwise = overlap, False
         return op
 
     def signature(self) -> inspect.Signature:
@@ -166,7 +171,7 @@ class Op:
 
     def documentation(self) -> str:
         """What `help` shows, when somebody asks."""
-        from undertow.ops.declare.documentation import text_of
+        from undertow.ops.reference.documentation import text_of
 
         return text_of(self)
 
@@ -181,6 +186,10 @@ class Op:
             f"Differentiable in {' and '.join(self.edges)}. Recorded as {self.node_name}, which keeps "
             f"{' and '.join(kept) or 'no tensor'} for the backward pass."
         )
+
+    def by_name(self, args: Sequence[Any]) -> dict[str, Any]:
+        """All arguments of a call, as `bind` gives them and an interceptor gets them, by name."""
+        return dict(zip(self.ordered, args, strict=True))
 
     def compute(self, xp: Namespace, values: Mapping[str, Any]) -> Any:
         """The forward, on arguments given by name; those with defaults may be left out."""

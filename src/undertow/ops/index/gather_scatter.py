@@ -11,7 +11,7 @@ from undertow.ops.arguments.operands import NUMBERS, as_operand, type_name
 from undertow.ops.arguments.sizes import broadcast_shapes
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
-from undertow.ops.declare.rules.along_one_dim import along
+from undertow.ops.declare.rules.shifted_dims import along
 from undertow.ops.index.index_arrays import (
     add_flat,
     check_wrapping_range,

@@ -11,8 +11,8 @@ from undertow.ops.arguments.operands import NUMBERS, type_name
 from undertow.ops.create.creation import fit
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
-from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
+from undertow.ops.declare.rules.shifted_dims import along
 from undertow.ops.index.index_arrays import (
     ALL,
     INTEGERS,

@@ -13,8 +13,8 @@ from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, nondifferentiable, primitive
-from undertow.ops.declare.rules.along_one_dim import along
 from undertow.ops.declare.rules.batch_in_front import loop
+from undertow.ops.declare.rules.shifted_dims import along
 from undertow.ops.index.getitem import getitem
 from undertow.ops.index.index_arrays import (
     add_flat,

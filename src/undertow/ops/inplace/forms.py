@@ -25,7 +25,7 @@ from undertow.ops.create.convert import convert
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.ops.declare.rules.apply_batching import batch_size, expanded, in_front, padded
+from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front, padded
 from undertow.ops.inplace.overlap import refuse_overlap
 from undertow.ops.pointwise.arithmetic import times_alpha
 from undertow.refcounts import IN_VARIABLE

@@ -78,24 +78,6 @@ def _check_each(self: Tensor, name: str, tensors: list[Tensor]) -> None:
             )
 
 
-def share_memory_(self: Tensor) -> Tensor:
-    """Not supported, and said so: other processes would be given copies."""
-    raise NotImplementedError(
-        "share_memory_() is not supported: the memory of arrays cannot be moved to where other processes see it. Make "
-        "the array in a multiprocessing.shared_memory.SharedMemory block, and the tensor from it by from_numpy()."
-    )
-
-
-def is_shared(self: Tensor) -> bool:
-    """Whether `share_memory_` has put the tensor where other processes see it: never.
-
-    >>> import undertow as ut
-    >>> ut.ones(1).is_shared()
-    False
-    """
-    return False
-
-
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Set the elements whose indices are all equal; with `wrap`, those of a tall matrix once more below each square.
 
@@ -129,9 +111,7 @@ _polygamma = in_place("polygamma", lambda self, n: polygamma(n, self))
 METHODS: dict[str, Any] = {
     "apply_": apply_,
     "fill_diagonal_": fill_diagonal_,
-    "is_shared": is_shared,
     "map2_": map2_,
     "map_": map_,
     "polygamma_": polygamma_,
-    "share_memory_": share_memory_,
 }

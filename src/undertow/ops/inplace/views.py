@@ -248,7 +248,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
         raise RuntimeError(f"resize_: sizes must not be negative, got {list(size)}")
     if size == self._array.shape and memory_format is None:
         return self
-    array = _resized(self._xp, self._array, size, memory_format)
+    array = _resized(self._xp, self._array, size, memory_format, is_view(self))
     if array.shape == self._array.shape and array.strides == self._array.strides:
         return self
     check_in_place(self, "resize_")
@@ -256,19 +256,24 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
     self._array = array  # a smaller one shows the memory that was there
     extra = extra_of(self)
     if extra.view is not None:
-        extra.counter, extra.view = counter_of(self), None
+        extra.view.replay, extra.view.version = by_memory(self), version
     elif version:
         extra.reshaped_at = version
     return self
 
 
-def _resized(xp: Namespace, array: Array, size: tuple[int, ...], format: memory_format | None) -> Array:
+def _resized(xp: Namespace, array: Array, size: tuple[int, ...], format: memory_format | None, shared: bool) -> Array:
     """The first elements of the array's memory under other sizes; a larger copy of it if they do not suffice."""
     count = math.prod(size)
     _check_overflow(size, count, array.itemsize)
     start = geometry_of(xp, array).offset
     memory = memory_of(xp, array)[start:]
     if count > memory.size:
+        if shared:
+            raise RuntimeError(
+                f"resize_: a view cannot get {count} elements, since the memory that it shares with its base has only "
+                f"{memory.size} from its first element on. Resize a clone() of the view."
+            )
         larger = xp.zeros(count, array.dtype)
         larger[: memory.size] = memory
         memory = larger

@@ -12,9 +12,10 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.matmul import matmul
-from undertow.ops.pointwise.arithmetic import mul, sub, true_divide
+from undertow.ops.pointwise.arithmetic import mul, sub
 from undertow.ops.pointwise.complex import complex as complex_of
-from undertow.ops.pointwise.elementary import sqrt
+from undertow.ops.pointwise.division import true_divide
+from undertow.ops.pointwise.powers import sqrt
 from undertow.ops.pointwise.where_clamp import clamp
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.ops.views.clone import to_dtype

@@ -15,7 +15,7 @@ from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.pointwise.complex import conj
 from undertow.ops.shape.triangles_and_diagonals import tril
-from undertow.ops.views.dimensions import adjoint, unsqueeze
+from undertow.ops.views.dimensions import adjoint, expand, unsqueeze
 from undertow.ops.views.slices import narrow, slice_
 from undertow.tensor import Tensor
 
@@ -125,7 +125,7 @@ def linalg_householder_product(A: Array, tau: Array) -> Array:
         )
     eye = Tensor(A._xp.eye(m, n, dtype=A.dtype), A._xp)
     vectors = tril(A, -1) + eye
-    out = eye
+    out = expand(eye, A.shape)
     for k in reversed(range(tau.shape[-1])):
         v = slice_(vectors, -1, k, k + 1)
         scale = unsqueeze(slice_(tau, -1, k, k + 1), -1)
@@ -135,5 +135,10 @@ def linalg_householder_product(A: Array, tau: Array) -> Array:
 
 @composite(variants="function method", out=True)
 def orgqr(input: Array, tau: Array) -> Array:
-    """`linalg.householder_product` under its older name."""
+    """`linalg.householder_product` under its older name.
+
+    >>> import undertow as ut
+    >>> ut.orgqr(*ut.geqrf(ut.eye(2))).shape
+    undertow.Size([2, 2])
+    """
     return linalg_householder_product(input, tau)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import stacks
+from undertow.backend import cpu, stacks
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
@@ -47,7 +47,7 @@ def times_transposed(xp: Namespace, input: Array, weight: Array) -> Any:
 
     With more rows the copy that turns it back costs as much, and more than the product for a large vocabulary.
     """
-    if weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
+    if xp is cpu and weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
         count = input.shape[0]
         if 2 * count <= weight.shape[0] and count * weight.size > 200_000 and count * input.itemsize <= 128:
             return xp.ascontiguousarray(weight.dot(input.T).T)
@@ -71,7 +71,7 @@ def multiply_batches(xp: Namespace, input: Array, mat2: Array) -> Array:
 
 def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule of a product that is the einsum `equation` of its two operands."""
-    return lambda op, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
+    return lambda call, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
 
 
 mm = primitive(
@@ -157,7 +157,7 @@ vdot = primitive(
         "other": lambda xp, g, input: g * input,
     },
     jvp=BILINEAR,
-    batch=lambda op, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
+    batch=lambda call, args, in_dims: (einsum_batched("i,i->", (recorded.conj(args[0]), args[1]), in_dims), 0),
     variants="function method",
 )
 
@@ -220,8 +220,8 @@ def matmul(input: Array, other: Array) -> Array:
     >>> (ut.ones(5, 2, 3) @ ut.ones(3, 4)).shape
     undertow.Size([5, 2, 4])
     """
-    # _array tells the rank fastest, and is what it seems to be while nobody intercepts
-    if current().intercept is None and type(input) is Tensor is type(other):
+    # _array tells the rank fastest, and is what it seems to be while nobody transforms
+    if not current().transforms and type(input) is Tensor is type(other):
         n, m = input._array.ndim, other._array.ndim
         if n == 2 == m:
             return mm(input, other)

@@ -45,7 +45,7 @@ trace = primitive(
     forward=_trace_of_matrix,
     vjp={"input": lambda xp, g, input_shape: xp.trace_backward(g, input_shape)},
     jvp=LINEAR,
-    batch=lambda op, args, in_dims: (traces(recorded, in_front(args[0], in_dims[0])), 0),
+    batch=lambda call, args, in_dims: (traces(recorded, in_front(args[0], in_dims[0])), 0),
     variants="function method",
     autocast="float32",
     same_in_numpy=True,
@@ -56,7 +56,7 @@ trace_backward = primitive(
     forward=_diagonal_matrices,
     vjp={"input": lambda xp, g: traces(xp, g)},
     jvp=LINEAR,
-    batch=lambda op, args, in_dims: (op(in_front(args[0], in_dims[0]), args[1]), 0),
+    batch=lambda call, args, in_dims: (call(in_front(args[0], in_dims[0]), args[1]), 0),
     variants="",
 )
 

@@ -31,15 +31,15 @@ def columns(xp: Namespace, x: Array, start: int, stop: int) -> Array:
     return xp.slice(x, -1, start, stop)
 
 
-def _qr_gradient(xp: Namespace, g: Any, A: Array, Q: Array, R: Array, mode: str) -> Array:
-    n, m = R.shape[-2], A.shape[-1]
+def _qr_gradient(xp: Namespace, g: Any, Q: Array, R: Array, mode: str) -> Array:
+    n, m = R.shape[-2:]
     g_Q = xp.zeros_like(Q) if g[0] is None else g[0]
     g_R = xp.zeros_like(R) if g[1] is None else g[1]
     if n == m:
         return _square_qr_gradient(xp, g_Q, g_R, Q, R)
     # wide: the columns beyond the square part only follow, R = [U, Q^H Y]
     g_U, g_V = columns(xp, g_R, 0, n), columns(xp, g_R, n, m)
-    g_Q = g_Q + xp.matmul(columns(xp, A, n, m), adjoint(xp, g_V))
+    g_Q = g_Q + xp.matmul(Q, xp.matmul(columns(xp, R, n, m), adjoint(xp, g_V)))
     left = _square_qr_gradient(xp, g_Q, g_U, Q, columns(xp, R, 0, n))
     return xp.concatenate([left, xp.matmul(Q, g_V)], axis=-1)
 
@@ -54,8 +54,8 @@ def _square_qr_gradient(xp: Namespace, g_Q: Array, g_R: Array, Q: Array, R: Arra
     return adjoint(xp, xp._solve_matrices(R, adjoint(xp, g_Q + xp.matmul(Q, inner))))
 
 
-def _qr_tangent(xp: Namespace, t: Array, A: Array, Q: Array, R: Array, mode: str) -> tuple[Array, Array]:
-    n, m = R.shape[-2], A.shape[-1]
+def _qr_tangent(xp: Namespace, t: Array, Q: Array, R: Array) -> tuple[Array, Array]:
+    n, m = R.shape[-2:]
     if n == m:
         return _square_qr_tangent(xp, t, Q, R)
     t_Q, t_U = _square_qr_tangent(xp, columns(xp, t, 0, n), Q, columns(xp, R, 0, n))

@@ -16,7 +16,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front
 from undertow.ops.inplace.forms import copy_, write_array
 from undertow.ops.network.layer_norm import as_given, scaled_and_shifted, tangential
-from undertow.ops.pointwise.elementary import sqrt
+from undertow.ops.pointwise.powers import sqrt
 from undertow.ops.reduce.sums_and_products import mean
 from undertow.ops.views.dimensions import movedim
 from undertow.ops.views.reshape import reshape

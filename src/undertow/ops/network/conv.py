@@ -105,7 +105,12 @@ def convolution(
     output_padding: int | Sequence[int],
     groups: int,
 ) -> Tensor:
-    """Convolution (or its transpose) over all dimensions behind examples and channels; see conv2d."""
+    """Convolution (or its transpose) over all dimensions behind examples and channels; see conv2d.
+
+    >>> import undertow as ut
+    >>> ut.convolution(ut.ones(1, 1, 4), ut.ones(1, 1, 2), None, 1, 0, 1, False, 0, 1)
+    tensor([[[2., 2., 2.]]])
+    """
     input, weight = as_operand("convolution", "input", input), as_operand("convolution", "weight", weight)
     bias = None if bias is None else as_operand("convolution", "bias", bias)
     dims = weight.ndim - 2

@@ -22,7 +22,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
-from undertow.ops.declare.rules.apply_batching import batch_size, expanded
+from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 from undertow.ops.network.sliding_windows import (
     Sizes,
     add_windows,

@@ -199,6 +199,7 @@ def _attention_gradients(
     query: Array,
     key: Array,
     value: Array,
+    result: Array,
     logsumexp: Array,
     is_causal: bool,
     scale: float,
@@ -207,7 +208,7 @@ def _attention_gradients(
         return _gradients_by_blocks(g, needs, query, key, value, logsumexp, is_causal, scale)
     found: Any = None
     if xp is not cpu and xp is not recorded:
-        found = kernels.attention_gradients(xp, g, needs, query, key, value, logsumexp, is_causal, scale)
+        found = kernels.attention_gradients(xp, g, needs, query, key, value, result, logsumexp, is_causal, scale)
     if found is not None:
         return found
     weights = _attention_weights(xp, query, key, logsumexp, is_causal, scale)
@@ -259,6 +260,7 @@ fused_attention = primitive(
     nondifferentiable=("logsumexp",),
     exact=("logsumexp",),
     autocast="lower",
+    order="as_computed",
 )
 
 

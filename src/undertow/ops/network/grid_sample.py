@@ -104,9 +104,11 @@ def reflected(place: Array, low: float, high: float) -> Array:
     distance = place - low
     distance = where(distance < 0, -distance, distance)
     xp = distance._xp
-    turns = xp.floor(distance._array / span)
-    rest = distance - Tensor(xp.asarray(turns * span, dtype=distance.dtype), xp)
-    return where(Tensor(xp.asarray(turns % 2 == 0), xp), rest + low, high - rest)
+    with xp.errstate(all="ignore"):
+        turns = xp.floor(distance._array / span)
+        whole, even = xp.asarray(turns * span, dtype=distance.dtype), xp.asarray(turns % 2 == 0)
+    rest = distance - Tensor(whole, xp)
+    return where(Tensor(even, xp), rest + low, high - rest)
 
 
 def padded(place: Array, n: int, padding_mode: str, align_corners: bool) -> Array:

@@ -16,7 +16,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
 from undertow.ops.network import row_kernels
-from undertow.ops.pointwise.elementary import rsqrt
+from undertow.ops.pointwise.powers import rsqrt
 from undertow.ops.reduce.sums_and_products import mean
 
 # ---- zero mean, unit variance

@@ -11,7 +11,7 @@ from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import LINEAR
-from undertow.ops.declare.rules.apply_batching import expanded
+from undertow.ops.declare.rules.batch_in_front import expanded
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.network.sliding_windows import Sizes, offsets, shifted_slices
 

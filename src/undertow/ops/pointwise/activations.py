@@ -14,7 +14,8 @@ from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.arithmetic import sub, true_divide
+from undertow.ops.pointwise.arithmetic import sub
+from undertow.ops.pointwise.division import true_divide
 from undertow.ops.pointwise.elementary import abs, unary
 from undertow.ops.pointwise.trigonometric import tanh
 from undertow.tensor import Tensor

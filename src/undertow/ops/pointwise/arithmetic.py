@@ -1,4 +1,4 @@
-"""Sums, products, quotients and what is made of them."""
+"""Sums, products and what is made of them. Quotients are in division.py, powers in powers.py."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
-from undertow.errors import NotDifferentiableError
-from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare import adapter, alias, composite, primitive
+from undertow.ops.arguments.operands import as_operand, require_kinds
+from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
 
 
-def _is_integral(value: Array) -> bool:
+def is_integral(value: Array) -> bool:
     return value.dtype.kind in "bui" if hasattr(value, "dtype") else isinstance(value, int)
 
 
@@ -20,7 +19,7 @@ def _is_integral(value: Array) -> bool:
 
 
 def times_alpha(input: Array, other: Array, alpha: Any) -> Any:
-    if isinstance(alpha, float | complex) and _is_integral(input) and _is_integral(other):
+    if isinstance(alpha, float | complex) and is_integral(input) and is_integral(other):
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number. Convert the "
             "tensors to a floating-point dtype first."
@@ -194,180 +193,24 @@ lerp = primitive(
     variants="function method in_place foreach",
 )
 
-# ---- quotients
-
-true_divide = primitive(
-    "true_divide",
-    forward=lambda xp, input, other: xp.divide(input, other),
-    vjp={
-        "input": lambda xp, g, other: g / xp.conj(other),
-        "other": lambda xp, g, input, other: -g * xp.conj(input) / xp.conj(other) / xp.conj(other),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="DivBackward0",
-    promote="float",
-    number="other",
-    variants="function method in_place",
-    numbers="any",
-)
+# ---- divisors and multiples
 
 
-def _refuse_zero(xp: Namespace, input: Array, other: Array) -> None:
-    """Integers cannot be divided by zero; NumPy would warn and give 0."""
-    if _is_integral(input) and _is_integral(other) and not xp.all(other):
-        raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
+def _of_integers(name: str, **options: Any) -> Any:
+    def forward(xp: Namespace, input: Array, other: Array) -> Any:
+        require_kinds(f"{name}_cpu", input, "iu")
+        return getattr(xp, name)(input, other)
+
+    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same", **options)
 
 
-def _floor_quotient(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_zero(xp, input, other)
-    return xp.floor_divide(input, other)
-
-
-def _whole_quotient(xp: Namespace, input: Array, other: Array, rounding_mode: str) -> Array:
-    if rounding_mode == "floor":
-        return _floor_quotient(xp, input, other)
-    if _is_integral(input) and _is_integral(other):
-        _refuse_zero(xp, input, other)
-        return (input - xp.fmod(input, other)) // other
-    return xp.trunc(input / other)
-
-
-_div_rounded = primitive(
-    "_div_rounded",
-    forward=_whole_quotient,
-    vjp={
-        "input": lambda xp, g, rounding_mode: xp.zeros_like(g),
-        "other": lambda xp, g, rounding_mode: xp.zeros_like(g),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="DivBackward2",
-    promote="same",
-    number="other",
-    piecewise_constant=True,
-)
-
-
-@composite(variants="function method in_place foreach", out=True)
-def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Array:
-    """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
-
-    >>> import undertow as ut
-    >>> ut.div(ut.tensor([7, -7]), 2, rounding_mode="trunc").tolist()
-    [3, -3]
-    """
-    if rounding_mode is None:
-        return true_divide(input, other)
-    if rounding_mode not in ("trunc", "floor"):
-        raise RuntimeError(
-            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
-        )
-    return _div_rounded(input, other, rounding_mode)
-
-
-def not_implemented(name: str, fact: str = "It is zero wherever it exists") -> Any:
-    """The rule of an operation that PyTorch records but does not differentiate."""
-
-    def rule(xp: Namespace, g: Array) -> Any:
-        raise NotDifferentiableError(name, f"{fact}: detach() the inputs if no gradient is to flow to them.")
-
-    return rule
-
-
-floor_divide = primitive(
-    "floor_divide",
-    forward=_floor_quotient,
-    vjp={"input": not_implemented("floor_divide"), "other": not_implemented("floor_divide")},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="NotImplemented",
-    promote="same",
-    number="other",
-    ufunc="floor_divide",
-    variants="function method in_place",
-    numbers="any",
-)
-
-
-def _modulo(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_zero(xp, input, other)
-    return xp.remainder(input, other)
-
-
-def _c_modulo(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_zero(xp, input, other)
-    return xp.fmod(input, other)
-
-
-remainder = primitive(
-    "remainder",
-    forward=_modulo,
-    vjp={
-        "input": lambda xp, g: g,
-        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "floor"),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="RemainderBackward1",
-    number_node="RemainderBackward0",
-    promote="same",
-    number="other",
-    number_edge=False,
-    ufunc="remainder",
-    variants="function method in_place",
-    numbers="one",
-)
-
-fmod = primitive(
-    "fmod",
-    forward=_c_modulo,
-    vjp={
-        "input": lambda xp, g: g,
-        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "trunc"),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="FmodBackward1",
-    number_node="FmodBackward0",
-    promote="same",
-    number="other",
-    number_edge=False,
-    ufunc="fmod",
-    variants="function method in_place",
-)
-
-
-def _sum_with_quotient(xp: Namespace, input: Array, tensor1: Array, tensor2: Array, *, value: Any = 1) -> Array:
-    if _is_integral(tensor1) and _is_integral(tensor2):
-        raise RuntimeError(
-            "Integer division with addcdiv is no longer supported. Convert one of tensor1 and tensor2 to a "
-            "floating-point dtype, or write input + value * trunc(tensor1 / tensor2)."
-        )
-    return input + tensor1 / tensor2 * value
-
-
-addcdiv = primitive(
-    "addcdiv",
-    forward=_sum_with_quotient,
-    vjp={
-        "input": lambda xp, g: g,
-        "tensor1": lambda xp, g, tensor2, value: g * xp.conj(value) / xp.conj(tensor2),
-        "tensor2": lambda xp, g, tensor1, tensor2, value: -g * xp.conj(tensor1 / tensor2 / tensor2 * value),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    promote="same",
-    variants="function method in_place foreach",
-)
+gcd = _of_integers("gcd", variants="function method in_place in_place_function")
+lcm = _of_integers("lcm", variants="function method in_place in_place_function")
 
 # ---- other names
 
 alias("negative", neg, variants="function method in_place in_place_function")
 alias("subtract", sub, variants="function method in_place")
 alias("multiply", mul, variants="function method in_place")
-alias("divide", div, variants="function method in_place", out=True)
-adapter("divide")(true_divide)
 adapter("negative")(neg)
 adapter("positive")(positive)
-adapter("mod")(remainder)

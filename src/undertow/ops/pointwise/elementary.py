@@ -9,6 +9,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
+from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import float_array, require_kinds
 from undertow.ops.declare import alias, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -34,37 +35,7 @@ def unary(name: str, forward: Callable[..., Any], vjp: Callable[..., Any], **opt
     return primitive(name, forward, {"input": vjp}, **declared)
 
 
-# ---- powers, exponentials, logarithms
-
-sqrt = unary(
-    "sqrt",
-    forward=lambda xp, input: xp.sqrt(input),
-    vjp=lambda xp, g, out: g / (xp.conj(out) * 2),
-    variants="function method in_place in_place_function foreach",
-)
-
-rsqrt = unary(
-    "rsqrt",
-    forward=lambda xp, input: 1 / xp.sqrt(input),
-    vjp=lambda xp, g, out: g * xp.conj(out * out * out) * -0.5,
-    variants="function method in_place in_place_function foreach",
-)
-
-# NumPy's; PyTorch has none
-cbrt = unary(
-    "cbrt",
-    forward=lambda xp, input: xp.cbrt(input),
-    vjp=lambda xp, g, out: g / (out * out * 3),
-    variants="",
-)
-
-# np.reciprocal of integers divides integers
-reciprocal = unary(
-    "reciprocal",
-    forward=lambda xp, input: xp.divide(1, input),
-    vjp=lambda xp, g, out: -g * xp.conj(out * out),
-    variants="function method in_place in_place_function foreach",
-)
+# ---- exponentials, logarithms
 
 exp = unary(
     "exp",
@@ -245,6 +216,15 @@ abs = unary(
 sgn = unary(
     "sgn", forward=direction, vjp=_sgn_rule, jvp={"input": _sgn_rule}, promote=None, variants="function method in_place"
 )
+
+
+def not_implemented(name: str, fact: str = "It is zero wherever it exists") -> Any:
+    """The rule of an operation that PyTorch records but does not differentiate."""
+
+    def rule(xp: Namespace, g: Array) -> Any:
+        raise NotDifferentiableError(name, f"{fact}: detach() the inputs if no gradient is to flow to them.")
+
+    return rule
 
 
 def no_slope(xp: Namespace, g: Array) -> Array:

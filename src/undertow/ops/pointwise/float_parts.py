@@ -1,4 +1,4 @@
-"""What numbers are made of: divisors, mantissa and exponent, sign, the next number, finite ones in place of others."""
+"""What numbers are made of: mantissa and exponent, sign, the next number, finite ones in place of others."""
 
 from __future__ import annotations
 
@@ -7,21 +7,9 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
-from undertow.ops.declare import composite, nondifferentiable, primitive, return_types
+from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.elementary import unary
-
-
-def _of_integers(name: str, **options: Any) -> Any:
-    def forward(xp: Namespace, input: Array, other: Array) -> Any:
-        require_kinds(f"{name}_cpu", input, "iu")
-        return getattr(xp, name)(input, other)
-
-    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same", **options)
-
-
-gcd = _of_integers("gcd", variants="function method in_place in_place_function")
-lcm = _of_integers("lcm", variants="function method in_place in_place_function")
 
 
 def _next_number(xp: Namespace, input: Array, other: Array) -> Array:
@@ -62,7 +50,7 @@ frexp_parts = primitive(
     forward=_mantissa_and_exponent,
     vjp={"input": lambda xp, g, exponent: _unscaled(xp, g, exponent)},
     jvp={"input": lambda xp, t, exponent: _unscaled(xp, t, exponent)},
-    batch=lambda op, args, in_dims: (op(args[0]), in_dims[0]),
+    batch=lambda call, args, in_dims: (call(args[0]), in_dims[0]),
     outputs=("mantissa", "exponent"),
     nondifferentiable=("exponent",),
     node="FrexpBackward0",

@@ -1,4 +1,4 @@
-"""Powers, and the other smooth functions of two numbers."""
+"""Powers and roots, and the other smooth functions of two numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from undertow.ops.arguments.operands import NUMBERS, as_operand, require_tensor,
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.elementary import unary
 from undertow.tensor import Tensor
 
 LN2 = math.log(2)
@@ -25,6 +26,38 @@ def _number_like(xp: Namespace, number: Any, like: Array) -> Array:
     """A Python number as an array or a tensor of the shape and dtype of `like`."""
     return xp.zeros_like(like) + number
 
+
+# ---- roots and reciprocals
+
+sqrt = unary(
+    "sqrt",
+    forward=lambda xp, input: xp.sqrt(input),
+    vjp=lambda xp, g, out: g / (xp.conj(out) * 2),
+    variants="function method in_place in_place_function foreach",
+)
+
+rsqrt = unary(
+    "rsqrt",
+    forward=lambda xp, input: 1 / xp.sqrt(input),
+    vjp=lambda xp, g, out: g * xp.conj(out * out * out) * -0.5,
+    variants="function method in_place in_place_function foreach",
+)
+
+# NumPy's; PyTorch has none
+cbrt = unary(
+    "cbrt",
+    forward=lambda xp, input: xp.cbrt(input),
+    vjp=lambda xp, g, out: g / (out * out * 3),
+    variants="",
+)
+
+# np.reciprocal of integers divides integers
+reciprocal = unary(
+    "reciprocal",
+    forward=lambda xp, input: xp.divide(1, input),
+    vjp=lambda xp, g, out: -g * xp.conj(out * out),
+    variants="function method in_place in_place_function foreach",
+)
 
 # ---- powers
 

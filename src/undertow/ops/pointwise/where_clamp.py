@@ -12,8 +12,7 @@ from undertow.ops.arguments.operands import NUMBERS, number_tensor, result_type_
 from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.arithmetic import not_implemented
-from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.elementary import not_implemented, unary
 from undertow.tensor import Tensor
 
 # ---- where

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import DeviceArray, cpu, dtypes
+from undertow.backend import DeviceArray, cpu, dtypes, namespace_of_array
 from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.random.generator import Generator
-from undertow.ops.random.mersenne_twister import BLOCK
+from undertow.ops.random.mersenne_twister import BLOCK, WIDE
 
 #: what most numbers are drawn in, and computed in while they are drawn
 USUAL = (dtypes.float32, dtypes.float64)
@@ -36,7 +36,8 @@ def parts(draw: Callable[..., Any], generator: Generator, shape: Sequence[int], 
 
 def in_order(like: Any) -> bool:
     """Whether elements lie in memory in the order of their indices."""
-    return not isinstance(like, cpu.ndarray) or like.flags.c_contiguous
+    has_memory = isinstance(like, cpu.ndarray) or like.device.type == "cuda"
+    return not has_memory or like.flags.c_contiguous
 
 
 def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Array:
@@ -55,7 +56,7 @@ def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Array:
 
 def unit_interval(generator: Generator, shape: Sequence[int], dtype: DType) -> Array:
     """Uniform in [0, 1), for complex dtypes in both parts."""
-    if dtype in USUAL:
+    if dtype in USUAL and not generator.is_of_gpu:
         return drawn(generator, "fractions", shape, dtype)
     return uniform(generator, shape, dtype)
 
@@ -72,6 +73,9 @@ def uniform(generator: Generator, shape: Sequence[int], dtype: DType, low: float
     for name, bound in (("from", low), ("to", high)):
         if not limits.min <= bound <= limits.max:
             raise RuntimeError(f"{name} is out of bounds for {dtype}")
+    if generator.is_of_gpu:
+        start, end = dtype.type(low), dtype.type(high)
+        return generator.draw("fill", "uniform", shape, dtype, start, end, end - start)
     numbers = drawn(generator, "fractions", shape, _precise(dtype))
     if (low, high) == (0, 1) and dtype == numbers.dtype:
         return numbers
@@ -89,13 +93,13 @@ def scaled(numbers: Array, factor: Array, start: Any) -> Array:
 
 
 def _on_host(parameter: Any) -> Any:
-    """Random numbers are drawn on the CPU, so parameters that lie on a device come there."""
+    """What is drawn on the CPU needs its parameters there."""
     return parameter.to_host() if isinstance(parameter, DeviceArray) else parameter
 
 
 def standard_normal(generator: Generator, shape: Sequence[int], dtype: DType) -> Array:
     """Normal with mean 0 and variance 1; the parts of a complex number share the variance."""
-    if dtype not in USUAL:
+    if dtype not in USUAL or generator.is_of_gpu:
         return normal(generator, shape, dtype)
     if math.prod(shape) < BLOCK:
         return cpu.asarray(drawn(generator, "normals", shape), dtype=dtype)
@@ -106,17 +110,22 @@ def normal(
     generator: Generator, shape: Sequence[int], dtype: DType, mean: Array = 0.0, std: Any = 1.0, contiguous: bool = True
 ) -> Array:
     """Normal; mean and std are numbers or arrays that broadcast to the shape."""
-    mean, std = _on_host(mean), _on_host(std)
+    if not generator.is_of_gpu:
+        mean, std = _on_host(mean), _on_host(std)
     _check_deviation(std)
-    arrays = isinstance(mean, cpu.ndarray), isinstance(std, cpu.ndarray)
+    arrays = _is_array(mean), _is_array(std)
     if not any(arrays):
         return _normal_of_numbers(generator, shape, dtype, mean, std, contiguous)
     numbers = _normal_of_numbers(generator, shape, dtype, 0.0, 1.0 if arrays[1] else std, contiguous)
-    return cpu.asarray((numbers * std if arrays[1] else numbers) + mean, dtype=dtype)
+    return namespace_of_array(numbers).asarray((numbers * std if arrays[1] else numbers) + mean, dtype=dtype)
+
+
+def _is_array(parameter: Any) -> bool:
+    return isinstance(parameter, (cpu.ndarray, DeviceArray))
 
 
 def _check_deviation(std: Any) -> None:
-    if isinstance(std, cpu.ndarray):
+    if _is_array(std):
         if std.dtype.kind == "c":
             raise RuntimeError("normal expects standard deviation to be non-complex")
         if (std < 0).any():
@@ -132,6 +141,8 @@ def _normal_of_numbers(
         return parts(_normal_of_numbers, generator, shape, dtype, mean, std / math.sqrt(2), contiguous)
     if not dtypes.is_floating(dtype):
         raise unsupported("normal_kernel_cpu", dtype)
+    if generator.is_of_gpu:
+        return generator.draw("fill", "normal", shape, dtype, mean, std)
     if math.prod(shape) < BLOCK or not contiguous:
         numbers = drawn(generator, "normals", shape)
     else:
@@ -143,6 +154,8 @@ def exponential(generator: Generator, shape: Sequence[int], dtype: DType, lambd:
     _check_continuous("Exponential", dtype)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    if generator.is_of_gpu:
+        return generator.draw("fill", "exponential", shape, dtype, lambd, dtypes.float_limits(_precise(dtype)).eps / 2)
     return cpu.asarray(-1 / lambd * cpu.log1p(-drawn(generator, "doubles", shape)), dtype=dtype)
 
 
@@ -150,6 +163,8 @@ def cauchy(generator: Generator, shape: Sequence[int], dtype: DType, median: flo
     _check_continuous("Cauchy", dtype)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    if generator.is_of_gpu:
+        return generator.draw("fill", "cauchy", shape, dtype, median, sigma, dtypes.float_limits(_precise(dtype)).eps)
     angle = math.pi * (drawn(generator, "doubles", shape) - 0.5)
     return cpu.asarray(median + sigma * cpu.tan(angle), dtype=dtype)
 
@@ -159,6 +174,8 @@ def log_normal(generator: Generator, shape: Sequence[int], dtype: DType, mean: f
         raise unsupported("log_normal_cpu", dtype)
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    if generator.is_of_gpu:
+        return generator.draw("fill", "log_normal", shape, dtype, mean, std)
     return cpu.asarray(cpu.exp(mean + std * drawn(generator, "normals", shape)), dtype=dtype)
 
 
@@ -175,16 +192,20 @@ def _check_continuous(name: str, dtype: DType) -> None:
 
 def bernoulli(generator: Generator, shape: Sequence[int], dtype: DType, p: Any) -> Array:
     """1 with probability p (a number or an array), else 0."""
-    p = _on_host(p)
+    if not generator.is_of_gpu:
+        p = _on_host(p)
     if dtype.kind == "c":
         raise unsupported("bernoulli_scalar_cpu_", dtype)
-    if isinstance(p, cpu.ndarray):
+    if _is_array(p):
         if not dtypes.is_floating(p.dtype):
             raise unsupported("bernoulli_tensor_cpu_p_", p.dtype)
         if not ((p >= 0) & (p <= 1)).all():
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true: every probability must lie in [0, 1]")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    if generator.is_of_gpu:
+        given = ("bernoulli", shape, dtype, p) if _is_array(p) else ("fill", "bernoulli", shape, dtype, p)
+        return generator.draw(*given)
     numbers = "doubles" if not isinstance(p, cpu.ndarray) or p.dtype == dtypes.float64 else "singles"
     return cpu.asarray(drawn(generator, numbers, shape) < p, dtype=dtype)
 
@@ -195,6 +216,8 @@ def geometric(generator: Generator, shape: Sequence[int], dtype: DType, p: float
         raise unsupported("geometric_cpu", dtype)
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    if generator.is_of_gpu:
+        return generator.draw("fill", "geometric", shape, dtype, p)
     with cpu.errstate(divide="ignore"):
         return cpu.ceil(cpu.log(drawn(generator, "doubles", shape)) / math.log1p(-p)).astype(dtype)
 
@@ -205,6 +228,8 @@ def poisson(generator: Generator, rate: Array) -> Array:
         raise unsupported("poisson_cpu", rate.dtype)
     if not (rate >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    if generator.is_of_gpu:
+        return cpu.asarray(generator.draw("on_host").poisson(rate), dtype=rate.dtype)
     return cpu.asarray(generator.draw("poisson", rate), dtype=rate.dtype)
 
 
@@ -215,7 +240,10 @@ def binomial(generator: Generator, count: Array, prob: Array) -> Array:
             raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {type_name(array)}")
     if not ((prob >= 0) & (prob <= 1)).all() or not (count >= 0).all():
         raise RuntimeError("binomial expects prob in [0, 1] and count >= 0")
-    return cpu.asarray(generator.draw("binomial", count.astype(dtypes.int64), prob), dtype=count.dtype)
+    counts = count.astype(dtypes.int64)
+    if generator.is_of_gpu:
+        return cpu.asarray(generator.draw("on_host").binomial(counts, prob), dtype=count.dtype)
+    return cpu.asarray(generator.draw("binomial", counts, prob), dtype=count.dtype)
 
 
 def integers(generator: Generator, shape: Sequence[int], dtype: DType, low: int, high: int) -> Array:
@@ -228,6 +256,9 @@ def integers(generator: Generator, shape: Sequence[int], dtype: DType, low: int,
     for name, bound in (("from", low), ("to - 1", high - 1)):
         if not lowest <= bound <= highest:
             raise RuntimeError(f"{name} is out of bounds for {dtype}")
+    if generator.is_of_gpu:
+        name = "long integers" if high - low >= WIDE else "integers"
+        return generator.draw("fill", name, shape, dtype, range=high - low, low=low)
     numbers = drawn(generator, "below", shape, high - low).astype(dtypes.int64)
     return (numbers + cpu.asarray(low).astype(dtypes.int64)).astype(dtype)
 
@@ -235,6 +266,8 @@ def integers(generator: Generator, shape: Sequence[int], dtype: DType, low: int,
 def any_integers(generator: Generator, shape: Sequence[int], dtype: DType) -> Array:
     """What `random_()` fills with: all non-negative integers that the dtype holds exactly."""
     end = random_range(dtype, None, None)[1]
+    if generator.is_of_gpu:
+        return generator.draw("fill", "long integers" if dtype.itemsize == 8 else "integers", shape, dtype, range=end)
     numbers = drawn(generator, "long_words" if dtype.itemsize == 8 else "words", shape)
     return (numbers % cpu.asarray(end, dtype=dtypes.uint64)).astype(dtype)
 
@@ -263,6 +296,9 @@ def random_range(dtype: DType, low: int | None, high: int | None) -> tuple[int, 
 def permutation(generator: Generator, n: int, dtype: DType) -> Array:
     if n and not _integer_bounds(dtype)[1] >= n - 1:
         raise RuntimeError(f"value cannot be converted to type {dtype} without overflow: n is too large: {n}")
+    if generator.is_of_gpu:
+        keys = generator.draw("fill", "long integers", (n,), dtypes.int64)
+        return namespace_of_array(keys).argsort(keys).astype(dtype)
     return cpu.asarray(generator.draw("permutation", n), dtype=dtype)
 
 
@@ -271,25 +307,29 @@ def permutation(generator: Generator, n: int, dtype: DType) -> Array:
 
 def multinomial(generator: Generator, weights: Array, samples: int, replacement: bool) -> Array:
     """Indices along the last dimension, drawn with probabilities proportional to the weights."""
-    weights = _on_host(weights)
+    if not generator.is_of_gpu:
+        weights = _on_host(weights)
+    xp = namespace_of_array(weights)
     _check_weights(weights, samples, replacement)
     if replacement and samples > 1:
-        return _with_replacement(generator, cpu.ascontiguousarray(weights), samples)
+        return _with_replacement(generator, xp.ascontiguousarray(weights), samples)
     # the order in which exponential clocks of these rates ring is the order of draws without replacement
-    clocks = cpu.maximum(exponential(generator, weights.shape, weights.dtype), dtypes.float_limits(weights.dtype).tiny)
+    clocks = xp.maximum(exponential(generator, weights.shape, weights.dtype), dtypes.float_limits(weights.dtype).tiny)
     speeds = weights / clocks
     if samples == 1:
-        return cpu.argmax(speeds, axis=-1, keepdims=True)
-    return cpu.argsort(-speeds, axis=-1, kind="stable")[..., :samples].astype(dtypes.int64)
+        return xp.argmax(speeds, axis=-1, keepdims=True)
+    return xp.argsort(-speeds, axis=-1, kind="stable")[..., :samples].astype(dtypes.int64)
 
 
 def _with_replacement(generator: Generator, weights: Array, samples: int) -> Array:
-    sums = cpu.cumsum(weights, axis=-1, dtype=_precise(weights.dtype))
+    xp = namespace_of_array(weights)
+    sums = xp.cumsum(weights, axis=-1, dtype=_precise(weights.dtype))
     bounds = (sums / sums[..., -1:]).reshape(-1, weights.shape[-1])
     bounds[:, -1] = 1
-    points = drawn(generator, "doubles", (len(bounds), samples))
-    found = [cpu.searchsorted(row, point) for row, point in zip(bounds.astype(dtypes.float64), points, strict=True)]
-    return cpu.stack(found).reshape(*weights.shape[:-1], samples).astype(dtypes.int64)
+    shape = (len(bounds), samples)
+    points = unit_interval(generator, shape, dtypes.float64) if xp is not cpu else drawn(generator, "doubles", shape)
+    found = [xp.searchsorted(row, point) for row, point in zip(bounds.astype(dtypes.float64), points, strict=True)]
+    return xp.stack(found).reshape(*weights.shape[:-1], samples).astype(dtypes.int64)
 
 
 def _check_weights(weights: Array, samples: int, replacement: bool) -> None:
@@ -301,7 +341,7 @@ def _check_weights(weights: Array, samples: int, replacement: bool) -> None:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples, got {samples}")
     if not replacement and samples > weights.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if not (cpu.isfinite(weights) & (weights >= 0)).all():
+    if not (namespace_of_array(weights).isfinite(weights) & (weights >= 0)).all():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if not (weights > 0).any(axis=-1).all():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")

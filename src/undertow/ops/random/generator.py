@@ -1,4 +1,8 @@
-"""Where random numbers come from: generators, and the default one that all threads share."""
+"""Where random numbers come from: generators, and the default ones that all threads share.
+
+The CPU's default generator serves simulated devices, too. A GPU has one of its own, made when it is first asked; it
+draws in the GPU's memory, and begins with the seed that the program gave last.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any
 
-from undertow.backend import Device, cpu, dtypes, namespace_of
-from undertow.backend.interface import Array, for_shapes_alone
+from undertow.backend import Device, cpu, dtypes, gpus_in_use, namespace_of
+from undertow.backend.interface import Array, Namespace, for_shapes_alone
 from undertow.ops.random.mersenne_twister import STATE_BYTES, Mersenne
 from undertow.scopes import Scope, common_lock, held
 from undertow.tensor import Tensor
@@ -35,7 +39,9 @@ class Generator:
 
     def __init__(self, device: Device | str | int = "cpu") -> None:
         self._xp = namespace_of(device)
-        self._stream = Mersenne(DEFAULT_SEED)
+        #: whether it draws in the memory of its device: distributions are then the stream's own
+        self.is_of_gpu = self._xp.device.type == "cuda"
+        self._stream: Any = self._xp.random_stream(DEFAULT_SEED) if self.is_of_gpu else Mersenne(DEFAULT_SEED)
 
     @property
     def device(self) -> Device:
@@ -60,14 +66,14 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that the generator started from."""
-        return self._stream.seed
+        return int(self._stream.seed)
 
-    def draw(self, numbers: str, *args: Any) -> Array:
-        """Random numbers from one of the methods of `Mersenne`."""
+    def draw(self, numbers: str, *args: Any, **options: Any) -> Array:
+        """Random numbers from one of the methods of `Mersenne`, or of a GPU's stream."""
         if for_shapes_alone.get():
-            return getattr(Mersenne(DEFAULT_SEED), numbers)(*args)
+            return getattr(self._stream.apart(), numbers)(*args, **options)
         with held(common_lock):
-            return getattr(self._stream, numbers)(*args)
+            return getattr(self._stream, numbers)(*args, **options)
 
     def get_state(self) -> Tensor:
         """The state as a tensor of bytes: those that PyTorch writes."""
@@ -80,9 +86,10 @@ class Generator:
         if not isinstance(new_state, Tensor) or new_state._array.dtype != dtypes.uint8:
             kind = new_state.dtype if isinstance(new_state, Tensor) else type(new_state).__name__
             raise TypeError(f"expected an undertow.ByteTensor, but got {kind}")
-        if new_state._array.size != STATE_BYTES:
+        size = len(self._stream.pack()) if self.is_of_gpu else STATE_BYTES
+        if new_state._array.size != size:
             raise RuntimeError(
-                f"Expected a generator state of size {STATE_BYTES} but found the input RNG state size to be "
+                f"Expected a generator state of size {size} but found the input RNG state size to be "
                 f"{new_state._array.size}"
             )
         with held(common_lock):
@@ -108,13 +115,61 @@ default_generator.seed()
 stand_in: ContextVar[Generator | None] = ContextVar("undertow.stand_in", default=None)
 
 
+#: number of a GPU -> its default generator; and what the next one is to be seeded with. common_lock guards both
+_of_gpus: dict[int, Generator] = {}
+_seed_of_gpus: list[int] = []
+
+
 def _default_here() -> Generator:
     """The default generator, or in a worker thread the worker's own."""
     return stand_in.get() or default_generator
 
 
+def default_of(xp: Namespace) -> Generator:
+    """The default generator of a device."""
+    if xp.device.type != "cuda":
+        return _default_here()
+    index = xp.device.index or 0
+    found = _of_gpus.get(index)
+    if found is None:
+        made = Generator(xp.device)
+        made.seed()
+        with held(common_lock):
+            found = _of_gpus.setdefault(index, made)
+            seeds = list(_seed_of_gpus)
+        if seeds and found is made:
+            found.manual_seed(seeds[-1])
+    return found
+
+
+def seed_gpus(seed: int) -> None:
+    """Seed the default generators of all GPUs, also of those that are not used yet."""
+    with held(common_lock):
+        _seed_of_gpus[:] = [seed]
+        present = list(_of_gpus.values())
+    for generator in present:
+        generator.manual_seed(seed)
+
+
+def states(devices: Any = None) -> list[tuple[Generator, Tensor]]:
+    """The default generators, and the states that they are in: the CPU's, and those of GPUs (all that are in use)."""
+    spaces = (
+        gpus_in_use()
+        if devices is None
+        else [namespace_of(Device("cuda", d) if isinstance(d, int) else d) for d in devices]
+    )
+    found = [_default_here(), *[default_of(xp) for xp in spaces if xp.device.type == "cuda"]]
+    return [(generator, generator.get_state()) for generator in found]
+
+
+def restore(saved: list[tuple[Generator, Tensor]]) -> None:
+    """Put generators back into the states that they were in."""
+    for generator, state in saved:
+        generator.set_state(state)
+
+
 def manual_seed(seed: Any) -> Generator:
-    """Seed the default generator and return it.
+    """Seed the default generators, the CPU's and those of GPUs, and return the CPU's.
 
     >>> import undertow as ut
     >>> _ = ut.manual_seed(0)
@@ -123,12 +178,24 @@ def manual_seed(seed: Any) -> Generator:
     >>> a.tolist() == ut.rand(2).tolist()
     True
     """
-    return _default_here().manual_seed(int(seed))
+    here = _default_here().manual_seed(int(seed))
+    if here is default_generator:
+        seed_gpus(int(seed))
+    return here
 
 
 def seed() -> int:
-    """Seed the default generator with a number that nobody can foresee, and return it."""
-    return _default_here().seed()
+    """Seed the default generators with a number that nobody can foresee, and return it.
+
+    >>> import undertow as ut
+    >>> ut.seed() == ut.initial_seed()
+    True
+    """
+    here = _default_here()
+    number = here.seed()
+    if here is default_generator:
+        seed_gpus(number)
+    return number
 
 
 def initial_seed() -> int:
@@ -164,21 +231,24 @@ def set_rng_state(new_state: Tensor) -> None:
     _default_here().set_state(new_state)
 
 
-class _DefaultState:
-    """The state of the default generator as a variable; see scopes.py."""
+class _DefaultStates:
+    """The states of default generators as a variable; see scopes.py."""
 
-    def get(self) -> Tensor:
-        return get_rng_state()
+    def __init__(self, devices: Any = None) -> None:
+        self.devices = devices
 
-    def set(self, state: Tensor | None) -> None:
-        if state is not None:
-            set_rng_state(state)
+    def get(self) -> list[tuple[Generator, Tensor]]:
+        return states(self.devices)
+
+    def set(self, saved: list[tuple[Generator, Tensor]] | None) -> None:
+        if saved is not None:
+            restore(saved)
 
 
 class fork_rng(Scope, ContextDecorator):
-    """Put the default generator back into its present state at the end of the block.
+    """Put the default generators back into their present states at the end of the block.
 
-    devices, device_type  which other generators are meant, in PyTorch: here one serves all devices
+    devices  which GPUs' are meant, beside the CPU's; all that are in use, unless said
 
     >>> import undertow as ut
     >>> _ = ut.manual_seed(0)
@@ -188,7 +258,7 @@ class fork_rng(Scope, ContextDecorator):
     True
     """
 
-    variable = _DefaultState()
+    variable: Any = _DefaultStates()
 
     def __init__(
         self,
@@ -199,19 +269,28 @@ class fork_rng(Scope, ContextDecorator):
         device_type: str = "cuda",
     ) -> None:
         self.enabled = enabled
+        if devices is not None:
+            self.variable = _DefaultStates(list(devices))
 
-    def inside(self, outer: Tensor) -> None:
+    def inside(self, outer: Any) -> None:
         return None  # as it is
 
-    def after(self, inner: Tensor, outer: Tensor) -> Tensor | None:
+    def after(self, inner: Any, outer: Any) -> Any:
         return outer if self.enabled else None
 
 
-def as_generator(function: str, generator: Generator | None) -> Generator:
+def as_generator(function: str, generator: Generator | None, xp: Namespace = cpu) -> Generator:
+    """The generator that was given, or the default one of the device that numbers are drawn for."""
     if generator is None:
-        return stand_in.get() or default_generator
+        return default_of(xp)
     if not isinstance(generator, Generator):
         raise TypeError(
             f"{function}(): argument 'generator' must be undertow.Generator, not {type(generator).__name__}"
+        )
+    wanted = xp.device.type if xp.device.type == "cuda" else "cpu"
+    if generator.is_of_gpu != (wanted == "cuda") and xp.device.type != "meta":
+        raise RuntimeError(
+            f"Expected a '{wanted}' device type for generator but found '{generator.device.type}': {function}() draws "
+            f"on {xp.device}. Use undertow.Generator(device='{wanted}')."
         )
     return generator

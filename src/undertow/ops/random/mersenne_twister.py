@@ -7,9 +7,12 @@ loops over words are its kernels (csrc/kernels/random.c).
 
 from __future__ import annotations
 
+import gc
+import importlib
 import math
 import struct
-from functools import cached_property
+import threading
+from functools import cache, cached_property
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
@@ -31,6 +34,34 @@ BLOCK = 16
 WIDE = 2**28
 
 
+@cache
+def numpy_random() -> Any:
+    """NumPy's generators, loaded by a thread of its own when something is drawn for the first time.
+
+    A signal handler may draw in the middle of that. In the thread that loads it would find half a module, where NumPy
+    looks for the other half until the stack ends; here it waits for it. No destructor runs in the loading thread.
+    """
+    name = cpu.module.__name__ + ".random"
+    loading = threading.Thread(target=_load, args=(name,), daemon=True)
+    try:
+        loading.start()
+    except RuntimeError:  # no threads: the interpreter is about to end, or runs in a browser
+        pass
+    else:
+        loading.join()
+    return importlib.import_module(name)
+
+
+def _load(name: str) -> None:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        importlib.import_module(name)
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class Mersenne:
     """A stream of random numbers that begins with a seed."""
 
@@ -43,21 +74,25 @@ class Mersenne:
         if "bits" in vars(self):
             self._seed(self.bits)
 
+    def apart(self) -> Mersenne:
+        """Another one, for who wants nothing but the shape of numbers."""
+        return Mersenne(self.seed)
+
     def _seed(self, bits: Any) -> None:
-        cpu.module.random.RandomState(bits).seed(self.seed % 2**32)  # as the Twister's inventors do, and PyTorch
+        numpy_random().RandomState(bits).seed(self.seed % 2**32)  # as the Twister's inventors do, and PyTorch
 
     # What draws is made when it is first asked: NumPy's generators take longer to load than a tenth of undertow.
 
     @cached_property
     def bits(self) -> Any:
-        made = cpu.module.random.MT19937(0)
+        made = numpy_random().MT19937(0)
         self._seed(made)
         kernels.trust_twister(cpu, made.capsule)
         return made
 
     @cached_property
     def _numpy(self) -> Any:
-        return cpu.module.random.Generator(self.bits)
+        return numpy_random().Generator(self.bits)
 
     @cached_property
     def _capsule(self) -> Any:

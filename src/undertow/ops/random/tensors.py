@@ -19,7 +19,7 @@ from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
-from undertow.ops.pointwise.arithmetic import not_implemented
+from undertow.ops.pointwise.elementary import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
 from undertow.tensor import Tensor, current_edge
@@ -72,7 +72,7 @@ def rand(
     >>> ut.rand(2, 3).shape
     undertow.Size([2, 3])
     """
-    source, dtype = as_generator("rand", generator), float_dtype(dtype, "rand")
+    source, dtype = as_generator("rand", generator, namespace_of(device)), float_dtype(dtype, "rand")
     sizes = as_shape("rand", shape, size)
     return drawn_on(device, sizes, dtype, requires_grad, lambda: draw.unit_interval(source, sizes, dtype))
 
@@ -95,7 +95,7 @@ def randn(
     >>> ut.randn(2, 3, requires_grad=True).requires_grad
     True
     """
-    source, dtype = as_generator("randn", generator), float_dtype(dtype, "randn")
+    source, dtype = as_generator("randn", generator, namespace_of(device)), float_dtype(dtype, "randn")
     sizes = as_shape("randn", shape, size)
     return drawn_on(device, sizes, dtype, requires_grad, lambda: draw.standard_normal(source, sizes, dtype))
 
@@ -138,7 +138,7 @@ def randint(
     shape = sequence_shape("randint", size)
     lowest, end = bounds("randint", args, low, high)
     dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randint")
-    source = as_generator("randint", generator)
+    source = as_generator("randint", generator, namespace_of(device))
     return drawn_on(device, shape, dtype, requires_grad, lambda: draw.integers(source, shape, dtype, lowest, end))
 
 
@@ -164,16 +164,19 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype, "randperm")
-    source = as_generator("randperm", generator)
+    source = as_generator("randperm", generator, namespace_of(device))
     return drawn_on(device, (n,), dtype, requires_grad, lambda: draw.permutation(source, n, dtype))
 
 
 # ---- the shape of another tensor
 
 
-def _drawn_like(xp: Namespace, input: Array, sample: Callable[..., Any], dtype: DType, order: str) -> Array:
+def _drawn_like(
+    xp: Namespace, input: Array, function: str, drawn_from: Any, sample: Callable[..., Any], dtype: DType, order: str
+) -> Array:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
-    out[...] = draw.in_memory_order(out, lambda shape: sample(shape, dtype, draw.in_order(out)))
+    source = as_generator(function, drawn_from, xp)
+    out[...] = draw.in_memory_order(out, lambda shape: sample(source, shape, dtype, draw.in_order(out)))
     return out
 
 
@@ -189,6 +192,7 @@ _draw_like = nondifferentiable(
 
 def _sample_like(
     name: str,
+    generator: Generator | None,
     sample: Callable[..., Any],
     input: Array,
     dtype: DType | None,
@@ -196,8 +200,8 @@ def _sample_like(
     requires_grad: bool,
     memory_format: Any,
 ) -> Tensor:
-    """A tensor of `sample(shape, dtype, contiguous)`, with the shape of `input` and its dtype, or the one given."""
-    make = lambda dtype, order: _draw_like(input, sample, dtype, order)
+    """A tensor of `sample(source, shape, dtype, contiguous)`, with the shape of `input`, and its dtype or another."""
+    make = lambda dtype, order: _draw_like(input, name, generator, sample, dtype, order)
     return made_like(name, input, make, dtype, device, requires_grad, memory_format)
 
 
@@ -220,9 +224,8 @@ def rand_like(
     >>> ut.rand_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]])).shape
     undertow.Size([2, 2])
     """
-    source = as_generator("rand_like", generator)
-    sample = lambda shape, dtype, contiguous: draw.unit_interval(source, shape, dtype)
-    return _sample_like("rand_like", sample, input, dtype, device, requires_grad, memory_format)
+    sample = lambda source, shape, dtype, contiguous: draw.unit_interval(source, shape, dtype)
+    return _sample_like("rand_like", generator, sample, input, dtype, device, requires_grad, memory_format)
 
 
 @composite(random="like")
@@ -244,9 +247,8 @@ def randn_like(
     >>> ut.randn_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]])).shape
     undertow.Size([2, 2])
     """
-    source = as_generator("randn_like", generator)
-    sample = lambda shape, dtype, contiguous: draw.normal(source, shape, dtype, contiguous=contiguous)
-    return _sample_like("randn_like", sample, input, dtype, device, requires_grad, memory_format)
+    sample = lambda source, shape, dtype, contiguous: draw.normal(source, shape, dtype, contiguous=contiguous)
+    return _sample_like("randn_like", generator, sample, input, dtype, device, requires_grad, memory_format)
 
 
 @composite(random="like")
@@ -270,10 +272,9 @@ def randint_like(
     >>> ut.randint_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 5).shape
     undertow.Size([2, 2])
     """
-    source = as_generator("randint_like", generator)
     lowest, end = bounds("randint_like", args, low, high)
-    sample = lambda shape, dtype, contiguous: draw.integers(source, shape, dtype, lowest, end)
-    return _sample_like("randint_like", sample, input, dtype, device, requires_grad, memory_format)
+    sample = lambda source, shape, dtype, contiguous: draw.integers(source, shape, dtype, lowest, end)
+    return _sample_like("randint_like", generator, sample, input, dtype, device, requires_grad, memory_format)
 
 
 # ---- parameters in tensors
@@ -282,7 +283,7 @@ _zero = lambda xp, g: xp.zeros_like(g)
 
 
 def _bernoulli(xp: Namespace, input: Array, p: Any = None, *, generator: Generator | None = None) -> Array:
-    source = as_generator("bernoulli", generator)
+    source = as_generator("bernoulli", generator, xp)
     if p is None:
         return xp.asarray(draw.bernoulli(source, input.shape, input.dtype, input))
     return xp.asarray(draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p)))
@@ -302,7 +303,7 @@ bernoulli = primitive(
 
 poisson = primitive(
     "poisson",
-    forward=lambda xp, input, generator=None: xp.asarray(draw.poisson(as_generator("poisson", generator), input)),
+    forward=lambda xp, input, generator=None: xp.asarray(draw.poisson(as_generator("poisson", generator, xp), input)),
     vjp={"input": _zero},
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -315,7 +316,7 @@ NOT_CONTINUOUS = "A count of successes is not continuous in what it is drawn fro
 binomial = primitive(
     "binomial",
     forward=lambda xp, count, prob, generator=None: xp.asarray(
-        draw.binomial(as_generator("binomial", generator), *xp.broadcast_arrays(count, prob))
+        draw.binomial(as_generator("binomial", generator, xp), *xp.broadcast_arrays(count, prob))
     ),
     vjp={"count": not_implemented("binomial", NOT_CONTINUOUS), "prob": not_implemented("binomial", NOT_CONTINUOUS)},
     jvp=ELEMENTWISE,
@@ -328,7 +329,7 @@ binomial = primitive(
 multinomial = nondifferentiable(
     "multinomial",
     forward=lambda xp, input, num_samples, replacement=False, *, generator=None: draw.multinomial(
-        as_generator("multinomial", generator), input, num_samples, replacement
+        as_generator("multinomial", generator, xp), input, num_samples, replacement
     ),
     inputs=("input",),
     batch=LOOP,
@@ -339,7 +340,7 @@ multinomial = nondifferentiable(
 _normal_of_mean = primitive(
     "_normal_of_mean",
     forward=lambda xp, mean, std, *, generator=None: xp.asarray(
-        draw.normal(as_generator("normal", generator), mean.shape, mean.dtype, mean, std)
+        draw.normal(as_generator("normal", generator, xp), mean.shape, mean.dtype, mean, std)
     ),
     vjp={"mean": _zero},
     jvp=ELEMENTWISE,
@@ -353,7 +354,7 @@ _normal_of_mean = primitive(
 _normal_of_std = primitive(
     "_normal_of_std",
     forward=lambda xp, mean, std, *, generator=None: xp.asarray(
-        draw.normal(as_generator("normal", generator), std.shape, std.dtype, mean, std)
+        draw.normal(as_generator("normal", generator, xp), std.shape, std.dtype, mean, std)
     ),
     vjp={"std": _zero},
     jvp=ELEMENTWISE,
@@ -368,7 +369,7 @@ _normal_of_both = primitive(
     "_normal_of_both",
     forward=lambda xp, mean, std, *, generator=None: xp.asarray(
         draw.normal(
-            as_generator("normal", generator), xp.broadcast_shapes(mean.shape, std.shape), mean.dtype, mean, std
+            as_generator("normal", generator, xp), xp.broadcast_shapes(mean.shape, std.shape), mean.dtype, mean, std
         )
     ),
     vjp={"mean": _zero, "std": _zero},
@@ -410,7 +411,7 @@ def normal(
         )
     if not any(tensors):
         shape, dtype = sequence_shape("normal", size), float_dtype(dtype, "normal")
-        source = as_generator("normal", generator)
+        source = as_generator("normal", generator, namespace_of(device))
         return drawn_on(device, shape, dtype, requires_grad, lambda: draw.normal(source, shape, dtype, mean, std))
     form = {(True, False): _normal_of_mean, (False, True): _normal_of_std, (True, True): _normal_of_both}[tensors]
     return form(mean, std, generator=generator)
@@ -429,43 +430,43 @@ def _filler(name: str, sample: Callable[..., Any], node: str | None = None) -> A
 def _uniform(
     xp: Namespace, input: Array, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
 ) -> Array:
-    source = as_generator("uniform_", generator)
+    source = as_generator("uniform_", generator, xp)
     return draw.in_memory_order(input, lambda shape: draw.uniform(source, shape, input.dtype, low, high))
 
 
 def _normal(
     xp: Namespace, input: Array, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Array:
-    source, ordered = as_generator("normal_", generator), draw.in_order(input)
+    source, ordered = as_generator("normal_", generator, xp), draw.in_order(input)
     return draw.in_memory_order(input, lambda shape: draw.normal(source, shape, input.dtype, mean, std, ordered))
 
 
 def _exponential(xp: Namespace, input: Array, lambd: float = 1.0, *, generator: Generator | None = None) -> Array:
-    source = as_generator("exponential_", generator)
+    source = as_generator("exponential_", generator, xp)
     return draw.in_memory_order(input, lambda shape: draw.exponential(source, shape, input.dtype, lambd))
 
 
 def _cauchy(
     xp: Namespace, input: Array, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> Array:
-    source = as_generator("cauchy_", generator)
+    source = as_generator("cauchy_", generator, xp)
     return draw.in_memory_order(input, lambda shape: draw.cauchy(source, shape, input.dtype, median, sigma))
 
 
 def _log_normal(
     xp: Namespace, input: Array, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Array:
-    source = as_generator("log_normal_", generator)
+    source = as_generator("log_normal_", generator, xp)
     return draw.in_memory_order(input, lambda shape: draw.log_normal(source, shape, input.dtype, mean, std))
 
 
 def _geometric(xp: Namespace, input: Array, p: float, *, generator: Generator | None = None) -> Array:
-    source = as_generator("geometric_", generator)
+    source = as_generator("geometric_", generator, xp)
     return draw.in_memory_order(input, lambda shape: draw.geometric(source, shape, input.dtype, p))
 
 
 def _random(xp: Namespace, input: Array, low: Any, high: Any, *, generator: Generator | None = None) -> Array:
-    source, dtype = as_generator("random_", generator), input.dtype
+    source, dtype = as_generator("random_", generator, xp), input.dtype
     lowest, end = draw.random_range(dtype, low, high)
     if low is None and high is None:
         return draw.in_memory_order(input, lambda shape: draw.any_integers(source, shape, dtype))
@@ -473,7 +474,7 @@ def _random(xp: Namespace, input: Array, low: Any, high: Any, *, generator: Gene
 
 
 def _bernoulli_like(xp: Namespace, input: Array, p: Any, *, generator: Generator | None = None) -> Array:
-    source = as_generator("bernoulli_", generator)
+    source = as_generator("bernoulli_", generator, xp)
     if isinstance(p, tuple):
         return draw.bernoulli(source, input.shape, input.dtype, xp.broadcast_to(p[0]._array, input.shape))
     return draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p))

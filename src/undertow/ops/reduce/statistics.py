@@ -212,7 +212,7 @@ def _spread(primitive_function: Callable[..., Any], name: str, doc: str, **optio
         return primitive_function(input, dim, correction, keepdim)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"{doc}\n\nExample: `ut.{name}(ut.tensor([1.0, 2.0, 6.0]))`"
     return composite(numpy_spelling(function), **options)
 
 

@@ -239,7 +239,12 @@ def _constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
         )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{text}: see `sparse_compressed_tensor`. Takes {compressed}, {plain}, values and size."
+    values = "ut.ones(1, 2, 2)" if "blocks" in text else "[1.0]"
+    pointers = "[0, 1]" if "blocks" in text else "[0, 1, 1]"
+    function.__doc__ = (
+        f"{text}: see `sparse_compressed_tensor`. Takes {compressed}, {plain}, values and size.\n\n"
+        f"Example: `ut.{name}({pointers}, [0], {values}, (2, 2)).to_dense()`"
+    )
     return composite(function, variants="function")
 
 
@@ -262,7 +267,10 @@ def part(name: str, direction: str, layouts: tuple[str, ...], slot: str) -> Any:
         return Tensor(read_only(getattr(self._array, slot)), self._xp)
 
     getter.__name__ = getter.__qualname__ = name
-    getter.__doc__ = f"The `{name}` of a sparse tensor with compressed {direction}s. Read-only."
+    getter.__doc__ = (
+        f"The `{name}` of a sparse tensor with compressed {direction}s. Read-only.\n\n"
+        f"Example: `ut.eye(2).to_sparse_cs{direction[0]}().{name}()`"
+    )
     return getter
 
 

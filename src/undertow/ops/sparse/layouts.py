@@ -247,7 +247,12 @@ def to_sparse_bsr(input: Array, blocksize: Any, dense_dim: int | None = None) ->
 
 @composite(variants="")
 def to_sparse_bsc(input: Array, blocksize: Any, dense_dim: int | None = None) -> Tensor:
-    """The matrix, or batch of matrices, by compressed columns of blocks."""
+    """The matrix, or batch of matrices, by compressed columns of blocks.
+
+    >>> import undertow as ut
+    >>> ut.eye(2).to_sparse_bsc((1, 1)).row_indices()
+    tensor([0, 1])
+    """
     return to_sparse(input, layout=sparse_bsc, blocksize=blocksize, dense_dim=dense_dim)
 
 

@@ -127,7 +127,13 @@ def sparse_mm(input: Array, mat2: Array) -> Tensor:
 
 @composite
 def sparse_addmm(input: Array, mat1: Array, mat2: Array, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2), with a sparse mat1 whose gradient is sparse, with its places."""
+    """beta * input + alpha * (mat1 @ mat2), with a sparse mat1 whose gradient is sparse, with its places.
+
+    >>> import undertow as ut
+    >>> ut.sparse.addmm(ut.ones(2, 2), ut.eye(2).to_sparse(), ut.ones(2, 2))
+    tensor([[2., 2.],
+            [2., 2.]])
+    """
     mat1 = _in_coordinates(mat1)
     expect_sparse("sparse.addmm", mat1)
     _check_matrices(mat1, mat2)
@@ -229,7 +235,13 @@ def sparse_sum(input: Array, dim: Dims = None, dtype: DType | None = None) -> Te
 
 @composite
 def spmm(input: Array, mat2: Array) -> Tensor:
-    """`mm`, which takes sparse matrices, too."""
+    """`mm`, which takes sparse matrices, too.
+
+    >>> import undertow as ut
+    >>> ut.dsmm(ut.eye(2).to_sparse(), ut.ones(2, 2))
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
     return mm(input, mat2)
 
 

@@ -41,7 +41,13 @@ def sparse_softmax(input: Array, dim: int, *, dtype: DType | None = None) -> Ten
 
 @composite
 def sparse_log_softmax(input: Array, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """The logarithm of `sparse.softmax`, at the places that the sparse tensor has."""
+    """The logarithm of `sparse.softmax`, at the places that the sparse tensor has.
+
+    >>> import undertow as ut
+    >>> ut.sparse.log_softmax(ut.eye(2).to_sparse(), 1).to_dense()
+    tensor([[0., 0.],
+            [0., 0.]])
+    """
     return _softmax_of_values("log_softmax", input, dim, dtype)
 
 

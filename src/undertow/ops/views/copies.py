@@ -13,10 +13,16 @@ from undertow.ops.views.clone import clone
 from undertow.ops.views.reshape import reshape
 from undertow.tensor.facts import contiguous_format
 
-VIEWS = """
-alias as_strided detach expand narrow permute select slice split split_with_sizes squeeze t transpose unbind unfold
-unsqueeze view view_as_complex view_as_real
-""".split()
+#: the views of which there are copies, and arguments for an example
+VIEWS = {
+    "alias": "ut.arange(3)", "as_strided": "ut.arange(4), (2, 2), (1, 1)", "detach": "ut.arange(3)",
+    "expand": "ut.arange(2), (2, 2)", "narrow": "ut.arange(4), 0, 1, 2", "permute": "ut.ones(2, 3), (1, 0)",
+    "select": "ut.eye(2), 0, 1", "slice": "ut.arange(5), 0, 1, 4, 2", "split": "ut.arange(3), 2",
+    "split_with_sizes": "ut.arange(3), (1, 2)", "squeeze": "ut.ones(1, 2)", "t": "ut.ones(2, 3)",
+    "transpose": "ut.ones(2, 3), 0, 1", "unbind": "ut.eye(2)", "unfold": "ut.arange(4), 0, 2, 1",
+    "unsqueeze": "ut.arange(2), 0", "view": "ut.arange(4), (2, 2)", "view_as_complex": "ut.ones(2, 2)",
+    "view_as_real": "ut.tensor([1 + 2j])",
+}  # fmt: skip
 
 
 @composite(variants="function in_place_function")
@@ -42,7 +48,7 @@ def _copying(name: str) -> Any:
         return clone(found, contiguous_format)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
-    function.__doc__ = f"What `{name}` shows, as a copy."
+    function.__doc__ = f"What `{name}` shows, as a copy.\n\nExample: `ut.{name}_copy({VIEWS[name]})`"
     return composite(function, variants="function method" if name == "narrow" else "function", out=True)
 
 

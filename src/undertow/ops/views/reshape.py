@@ -272,13 +272,19 @@ def _on_each(one: Callable[..., Any]) -> Any:
 
 @_on_each
 def atleast_1d(tensor: Array) -> Array:
-    """The tensor (or each of several), with one dimension if it had none."""
+    """The tensor (or each of several), with one dimension if it had none.
+
+    Example: `ut.atleast_1d(ut.tensor(3))`
+    """
     return tensor if tensor.ndim else view(tensor, 1)
 
 
 @_on_each
 def atleast_2d(tensor: Array) -> Array:
-    """The tensor (or each of several), with dimensions of size 1 put in front until there are two."""
+    """The tensor (or each of several), with dimensions of size 1 put in front until there are two.
+
+    Example: `ut.atleast_2d(ut.tensor([3, 4]))`
+    """
     if tensor.ndim == 0:
         return view(tensor, 1, 1)
     return unsqueeze(tensor, 0) if tensor.ndim == 1 else tensor
@@ -286,7 +292,10 @@ def atleast_2d(tensor: Array) -> Array:
 
 @_on_each
 def atleast_3d(tensor: Array) -> Array:
-    """The tensor (or each of several), with dimensions of size 1 put around until there are three."""
+    """The tensor (or each of several), with dimensions of size 1 put around until there are three.
+
+    Example: `ut.atleast_3d(ut.tensor([3, 4]))`
+    """
     if tensor.ndim == 0:
         return view(tensor, 1, 1, 1)
     if tensor.ndim == 1:

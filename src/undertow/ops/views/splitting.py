@@ -190,7 +190,12 @@ def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> 
 
 @composite(variants="function method")
 def unsafe_split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """`split_with_sizes`, but each part has memory of its own."""
+    """`split_with_sizes`, but each part has memory of its own.
+
+    >>> import undertow as ut
+    >>> ut.unsafe_split_with_sizes(ut.arange(3), [1, 2])
+    (tensor([0]), tensor([1, 2]))
+    """
     return _unsafe_split_with_sizes(input, ints((split_sizes,)), dim)
 
 
@@ -208,7 +213,12 @@ def chunk(input: Array, chunks: int, dim: int = 0, *, axis: int | None = None) -
 
 @composite(variants="function method")
 def unsafe_chunk(input: Array, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    """`chunk`, but each part has memory of its own."""
+    """`chunk`, but each part has memory of its own.
+
+    >>> import undertow as ut
+    >>> ut.unsafe_chunk(ut.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     return _chunk_by(unsafe_split, _unsafe_split_with_sizes, input, chunks, dim)
 
 

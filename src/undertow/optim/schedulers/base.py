@@ -20,6 +20,17 @@ class LRScheduler:
     """Sets `lr` of every group at once and after every `step()`. Call it after the optimizer's step.
 
     last_epoch  the number of the step to go on from; -1: begin
+
+    >>> import undertow as ut
+    >>> class Halving(ut.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base / 2**self.last_epoch for base in self.base_lrs]
+    >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = Halving(sgd)
+    >>> sgd.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     #: for `get_lr`: whether it is asked by a step, or by the user; and whether the scheduler is being made

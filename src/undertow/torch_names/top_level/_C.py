@@ -80,6 +80,12 @@ def _is_tracing() -> bool:
     return False
 
 
+def _current_graph_task_id() -> int:
+    from undertow.autograd.graph import current_graph_task_id
+
+    return current_graph_task_id()
+
+
 def _are_functorch_transforms_active() -> bool:
     from undertow.modes import current
 

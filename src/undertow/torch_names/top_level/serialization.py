@@ -10,6 +10,7 @@ from undertow.interop.files import load as load
 from undertow.interop.files import save as save
 
 MAP_LOCATION = FILE_LIKE = Any
+DEFAULT_PROTOCOL = 2
 _safe: list[Any] = []
 
 

@@ -19,7 +19,12 @@ from undertow.tensor import Tensor
 
 
 class SparsityError(UndertowError, RuntimeError):
-    """A Jacobian has entries where its sparsity pattern has none."""
+    """A Jacobian has entries where its sparsity pattern has none.
+
+    >>> import undertow as ut
+    >>> issubclass(ut.autograd.functional.SparsityError, RuntimeError)
+    True
+    """
 
 
 class Plan(NamedTuple):

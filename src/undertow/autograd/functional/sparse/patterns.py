@@ -11,6 +11,7 @@ from undertow.autograd.functional.rows_and_columns import Columns, Rows, size_of
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.interop.scipy.sparse import coordinates, is_sparse
+from undertow.long_loops import long_loop
 from undertow.tensor import Tensor
 
 #: how many lines of a Jacobian are probed at a time
@@ -21,6 +22,11 @@ class SparsityPattern:
     """Where a matrix may have entries: their rows and columns, each pair once, by rows; and its shape.
 
     plans   what was found out about the pattern, so that it is found out once
+
+    >>> import undertow as ut
+    >>> pattern = ut.autograd.functional.sparsity_pattern(ut.sin, ut.ones(3))
+    >>> pattern.shape, len(pattern.rows)
+    ((3, 3), 3)
     """
 
     __slots__ = ("cols", "plans", "rows", "shape")
@@ -114,7 +120,8 @@ def _probed(func: Callable[..., Any], given: Tensors, chunk_size: int) -> Sparsi
     shape = size_of(by_rows.seeded), size_of(given)
     lines: Rows | Columns = by_rows if shape[0] <= shape[1] else Columns(func, given, False)
     first, second = [], []
-    for start in range(0, size_of(lines.seeded), chunk_size):
+    starts = range(0, size_of(lines.seeded), chunk_size)
+    for start in long_loop(starts, len(starts), "sparsity pattern"):
         stop = min(start + chunk_size, size_of(lines.seeded))
         basis = cpu.eye(stop - start, size_of(lines.seeded), start)
         for seeds in (basis, basis * 1j) if any([t.dtype.kind == "c" for t in lines.seeded]) else (basis,):

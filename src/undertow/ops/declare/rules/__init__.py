@@ -1,7 +1,7 @@
 """Classes of rules, for operations whose jvp or batching rule follows from what they are.
 
 apply_jvp.py and apply_batching.py evaluate an operation's declared rules. Batching rules are written with what
-batch_in_front.py, shifted_dims.py and along_one_dim.py have.
+batch_in_front.py and shifted_dims.py have.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ As vjp rules do, this works on arrays (xp a backend's namespace) and on Tensors 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from undertow.backend import dtypes
@@ -13,16 +14,16 @@ from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import NUMBERS, number_tensor
 from undertow.ops.declare import Joint, Op
+from undertow.ops.declare.formula import parameters
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
-from undertow.ops.declare.rules.call_arguments import parameter_names
 from undertow.tensor import Tensor
 
 
 def apply_jvp(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
     """The tangent of the operation's output.
 
-    values    every argument by name (see `bind` in rules/call_arguments.py), tensor arguments in the form `xp` works on
+    values    every argument by name (see `Op.by_name`), tensor arguments in the form `xp` works on
     tangents  input name -> its tangent; inputs that are absent (or None) have none, and those without a
               derivative need none. For an operation on a list of tensors: {"tensors": [...]}, with None
               where there is none
@@ -144,7 +145,12 @@ def _add(a: Array, b: Array) -> Array:
 
 def _named(op: Op, rule: Callable[..., Any], skip: int, values: Mapping[str, Any], out: Any) -> list[Any]:
     """The values of the names that a rule takes after its first `skip` arguments."""
-    return [_value(op, name, values, out) for name in parameter_names(rule)[skip:]]
+    return [_value(op, name, values, out) for name in _names_of(rule)[skip:]]
+
+
+@cache
+def _names_of(rule: Callable[..., Any]) -> tuple[str, ...]:
+    return ("xp", *parameters(rule).names)
 
 
 def _value(op: Op, name: str, values: Mapping[str, Any], out: Any) -> Any:

@@ -60,10 +60,12 @@ def padded(tensor: Array, rank: int) -> Array:
     return operation("reshape")(tensor, (size, *[1] * (rank - len(shape)), *shape))
 
 
-def batch_stacks(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def batch_stacks(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     """The batch dimension joins the leading ones; ranks are padded behind it so that these stay aligned."""
     rank = max(x.ndim - (dim is not None) for x, dim in zip(args, in_dims, strict=True))
-    return op(*[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]), 0
+    return call(
+        *[x if dim is None else padded(in_front(x, dim), rank) for x, dim in zip(args, in_dims, strict=True)]
+    ), 0
 
 
 def each(out: Any, change: Callable[[Any], Any]) -> Any:

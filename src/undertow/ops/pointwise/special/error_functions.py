@@ -109,7 +109,7 @@ def _erfinv_kernel(xp: Namespace, x: Array) -> Array:
 erfinv = unary(
     "erfinv",
     forward=lambda xp, input: in_double(xp, "erfinv", _erfinv_kernel, input),
-    vjp=lambda xp, g, out: g * xp.exp(out * out) * (math.sqrt(math.pi) / 2),
+    vjp=lambda xp, g, input: g * xp.exp(xp.erfinv(input) ** 2) * (math.sqrt(math.pi) / 2),
     variants="function method in_place",
 )
 

@@ -65,7 +65,10 @@ def _family(name: str) -> Any:
         return evaluate(name, input, n, shifted)
 
     function.__name__ = function.__qualname__ = f"special_{name}"
-    function.__doc__ = f"The polynomial of degree n: {name.replace('_', ' ')}. Degrees may be a tensor."
+    function.__doc__ = (
+        f"The polynomial of degree n: {name.replace('_', ' ')}. Degrees may be a tensor.\n\n"
+        f"Example: `ut.special.{name}(ut.tensor([0.25, 0.75]), 3)`"
+    )
     return composite(example_by_example(function), order="operands")
 
 

@@ -10,8 +10,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.arithmetic import not_implemented
-from undertow.ops.pointwise.elementary import exp, unary
+from undertow.ops.pointwise.elementary import exp, not_implemented, unary
 from undertow.ops.pointwise.special.error_functions import elementwise_in_python, in_double
 from undertow.ops.pointwise.special.gamma import BERNOULLI, lgamma
 

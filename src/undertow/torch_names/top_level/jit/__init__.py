@@ -25,6 +25,10 @@ T = TypeVar("T")
 Error = RuntimeError
 
 
+class TracerWarning(Warning):
+    """What PyTorch warns of where a recorded call would not do what Python does: nothing is recorded here."""
+
+
 class Attribute(typing.NamedTuple):
     value: Any
     type: Any
@@ -57,6 +61,11 @@ def trace(func: T, example_inputs: Any = None, *args: Any, **kwargs: Any) -> T:
 
 def trace_module(mod: T, inputs: Any, *args: Any, **kwargs: Any) -> T:
     return mod
+
+
+def _get_trace_graph(*args: Any, **kwargs: Any) -> NoReturn:
+    """The graph of a call in PyTorch's own form."""
+    refusal("torch.jit._get_trace_graph", "undertow.OpMode shows every operation while it runs (docs/op-modes.md).")
 
 
 def freeze(mod: T, *args: Any, **kwargs: Any) -> T:

@@ -15,6 +15,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from undertow.pytree import REGISTERED
+
 PyTree = Context = Any
 FlattenFunc = FlattenFn = UnflattenFunc = UnflattenFn = Callable[..., Any]
 ToDumpableContextFn = FromDumpableContextFn = Callable[..., Any]
@@ -71,7 +73,15 @@ def register_pytree_node(
     flatten_with_keys_fn: Callable[[Any], tuple[Any, Any]] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Let `cls` be a container: `flatten_fn(tree)` gives its parts and a context, `unflatten_fn(parts, context)` it."""
+    """Let `cls` be a container: `flatten_fn(tree)` gives its parts and a context, `unflatten_fn(parts, context)` it.
+
+    It is one for `vmap`, `func.grad` and the other functions that take nested arguments, too.
+    """
+    _register(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    REGISTERED[cls] = flatten_fn, unflatten_fn
+
+
+def _register(cls: Any, flatten_fn: Any, unflatten_fn: Any, flatten_with_keys_fn: Any = None) -> None:
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
@@ -82,22 +92,20 @@ def _pairs(keys: Iterable[Any], kind: Any, values: Iterable[Any]) -> list[Any]:
     return [(kind(key), value) for key, value in zip(keys, values, strict=True)]
 
 
-register_pytree_node(list, lambda t: (t, None), lambda parts, _: list(parts))
-register_pytree_node(tuple, lambda t: (list(t), None), lambda parts, _: tuple(parts))
-register_pytree_node(deque, lambda t: (list(t), t.maxlen), lambda parts, length: deque(parts, maxlen=length))
-register_pytree_node(
-    dict, lambda t: (list(t.values()), list(t)), lambda parts, keys: dict(zip(keys, parts, strict=True))
-)
-register_pytree_node(
+_register(list, lambda t: (t, None), lambda parts, _: list(parts))
+_register(tuple, lambda t: (list(t), None), lambda parts, _: tuple(parts))
+_register(deque, lambda t: (list(t), t.maxlen), lambda parts, length: deque(parts, maxlen=length))
+_register(dict, lambda t: (list(t.values()), list(t)), lambda parts, keys: dict(zip(keys, parts, strict=True)))
+_register(
     OrderedDict, lambda t: (list(t.values()), list(t)), lambda parts, keys: OrderedDict(zip(keys, parts, strict=True))
 )
-register_pytree_node(
+_register(
     defaultdict,
     lambda t: (list(t.values()), [t.default_factory, list(t)]),
     lambda parts, context: defaultdict(context[0], zip(context[1], parts, strict=True)),
 )
-register_pytree_node(namedtuple, lambda t: (list(t), type(t)), lambda parts, kind: kind(*parts))
-register_pytree_node(
+_register(namedtuple, lambda t: (list(t), type(t)), lambda parts, kind: kind(*parts))
+_register(
     types.MappingProxyType,
     lambda t: (list(t.values()), list(t)),
     lambda parts, keys: types.MappingProxyType(dict(zip(keys, parts, strict=True))),

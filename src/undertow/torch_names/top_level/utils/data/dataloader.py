@@ -1,7 +1,13 @@
 """The loader, and what it makes batches with."""
 
+from collections.abc import Callable
+from typing import Any
+
 from undertow.data.collate import *  # noqa: F403
 from undertow.data.loader import *  # noqa: F403
+
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 
 class _BaseDataLoaderIter:

@@ -1,0 +1,130 @@
+"""One node, with everything that may hang on it.
+
+Note [Hook order]: for a node: tensor hooks of its outputs, retain_grad, captures for grad()/inputs=, node pre-hooks,
+apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-accumulate hooks, post-hooks.
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+from typing import Any
+
+from undertow.engine.failures import describe_failure
+from undertow.engine.graph_root import GraphRoot
+from undertow.engine.tasks import GraphTask
+from undertow.engine.validate import conform, conform_to_receiver, expected
+from undertow.graph.accumulate import AccumulateGrad
+from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from undertow.graph.node import Node
+from undertow.refcounts import IN_LIST_AND_VARIABLE
+
+
+def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> tuple[list[Any], tuple[Any, ...]]:
+    """Run one node with everything that may hang on it: hooks, captures, undefined gradients, chosen inputs.
+
+    unshared: nobody outside the engine holds `grad`.
+    Returns its results and the edges they are for (None where nobody wants one).
+    """
+    edges = _wanted_edges(task, node)
+    if type(node) is GraphRoot:  # which nobody watches, and which has no hooks
+        return list(node.grads), edges
+    xp = task.xp
+    task.node = node
+    try:
+        if grad is not None and not task.watches and task.exec_info is None and _has_no_hooks(node):
+            return _evaluate_unhooked(task, node, grad, edges), edges
+        grads = list(grad) if node.multiple_outputs and grad is not None else [grad]
+        if node.multiple_outputs and grad is None:
+            grads = [None] * node._output_count
+        grads = run_tensor_hooks(node, grads, xp)
+        if task.exec_info is not None and not capture(task, node, grads):
+            return [], ()
+        grads = run_pre_hooks(node, grads, xp)
+        for nr, g in enumerate(grads):
+            if g is not None:
+                shape, dtype = expected(node, nr)
+                grads[nr] = conform(node, nr, g, shape, dtype, xp)
+        for watch in task.watches:
+            watch.before(node, grads)
+        post_hooks = _post_hooks(node)
+        if type(node) is AccumulateGrad:
+            _accumulate(task, node, grads, unshared if grads[0] is grad else task.in_place)
+            results = []
+        else:
+            keep = True if node.extra is not None or task.watches else task.keep
+            results = _pull(task, node, grads, edges, keep)
+        if _post_hooks(node):
+            # hooks that were registered while the node ran do not see the gradients it was given
+            results = _fitted(task, node, results, edges)
+            results = run_post_hooks(node, results, grads if post_hooks else [None] * len(grads), xp)
+        for watch in task.watches:
+            watch.after(node, grads, results)
+        if (node.extra is not None or task.watches) and not task.keep_graph:
+            node.release(task.keep)
+        return results, edges
+    except BaseException as error:
+        describe_failure(task, node, error)
+        raise
+    finally:
+        task.node = None
+
+
+def _has_no_hooks(node: Node) -> bool:
+    """Whether a node of an operation with one output is here for what it saved alone."""
+    kind = type(node)
+    return not (kind.multiple_outputs or kind.is_of_leaf or node.extra is None) and node.extra.hooks is None
+
+
+def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Any, ...]) -> list[Any]:
+    """Run a node whose saved tensors were packed, or asked for: they are released as its class does it."""
+    if grad.shape != node.shape or grad.dtype is not node.dtype:
+        grad = conform(node, 0, grad, node.shape, node.dtype, task.xp)
+    results = node.pull(task.xp, grad, edges, True)
+    if _post_hooks(node):  # registered while the node ran
+        results = run_post_hooks(node, _fitted(task, node, results, edges), [None], task.xp)
+    if not task.keep_graph:
+        node.release(task.keep)
+    return results
+
+
+def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Any, ...]) -> list[Any]:
+    """The results as they will arrive at the other ends of their edges, which is what post-hooks are to see."""
+    recorded = None if task.in_place else task.xp
+    return [None if e is None else conform_to_receiver(node, k, results[k], e, recorded) for k, e in enumerate(edges)]
+
+
+def _post_hooks(node: Node) -> Any:
+    return node.extra is not None and node.extra.hooks is not None and node.extra.hooks.post
+
+
+def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshared: bool) -> None:
+    """`unshared` is what is known of the array; a hook that returned it may have kept it."""
+    if grads[0] is not None:
+        node.accumulate(grads[0], unshared and getrefcount(grads[0]) <= IN_LIST_AND_VARIABLE)
+        node.run_post_accumulate_hooks()
+
+
+def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    if not node.wants_undefined and all(g is None for g in grads):
+        if not keep:
+            node.release(keep)
+        return [None] * len(edges)
+    return node.pull(task.xp, grads if node.multiple_outputs else grads[0], edges, keep)
+
+
+def _wanted_edges(task: GraphTask, node: Node) -> tuple[Any, ...]:
+    if task.wanted_edges is None:
+        return node.next_edges
+    return task.wanted_edges.get(node) or (None,) * len(node.next_edges)
+
+
+def capture(task: GraphTask, node: Node, grads: list[Any]) -> bool:
+    """Store the gradients that were asked for on their way into the node; whether the node is to run."""
+    assert task.exec_info is not None
+    info = task.exec_info[node]
+    for capture in info.captures:
+        grad = grads[capture.input_idx]
+        for hook in capture.hooks:
+            grad = hook(grad)
+        task.captured_vars[capture.output_idx] = grad
+    return info.needed

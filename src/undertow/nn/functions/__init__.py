@@ -1,1 +1,0 @@
-"""What `nn.functional` lists beyond the operations of `ops`."""

@@ -1,0 +1,171 @@
+"""Quotients, whole quotients and remainders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undertow.backend.interface import Array, Namespace
+from undertow.ops.declare import adapter, alias, composite, primitive
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.arithmetic import is_integral
+from undertow.ops.pointwise.elementary import not_implemented
+
+true_divide = primitive(
+    "true_divide",
+    forward=lambda xp, input, other: xp.divide(input, other),
+    vjp={
+        "input": lambda xp, g, other: g / xp.conj(other),
+        "other": lambda xp, g, input, other: -g * xp.conj(input) / xp.conj(other) / xp.conj(other),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="DivBackward0",
+    promote="float",
+    number="other",
+    variants="function method in_place",
+    numbers="any",
+)
+
+
+def _refuse_zero(xp: Namespace, input: Array, other: Array) -> None:
+    """Integers cannot be divided by zero; NumPy would warn and give 0."""
+    if is_integral(input) and is_integral(other) and not xp.all(other):
+        raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
+
+
+def _floor_quotient(xp: Namespace, input: Array, other: Array) -> Array:
+    _refuse_zero(xp, input, other)
+    return xp.floor_divide(input, other)
+
+
+def _whole_quotient(xp: Namespace, input: Array, other: Array, rounding_mode: str) -> Array:
+    if rounding_mode == "floor":
+        return _floor_quotient(xp, input, other)
+    if is_integral(input) and is_integral(other):
+        _refuse_zero(xp, input, other)
+        return (input - xp.fmod(input, other)) // other
+    return xp.trunc(input / other)
+
+
+_div_rounded = primitive(
+    "_div_rounded",
+    forward=_whole_quotient,
+    vjp={
+        "input": lambda xp, g, rounding_mode: xp.zeros_like(g),
+        "other": lambda xp, g, rounding_mode: xp.zeros_like(g),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="DivBackward2",
+    promote="same",
+    number="other",
+    piecewise_constant=True,
+)
+
+
+@composite(variants="function method in_place foreach", out=True)
+def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Array:
+    """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
+
+    >>> import undertow as ut
+    >>> ut.div(ut.tensor([7, -7]), 2, rounding_mode="trunc").tolist()
+    [3, -3]
+    """
+    if rounding_mode is None:
+        return true_divide(input, other)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    return _div_rounded(input, other, rounding_mode)
+
+
+floor_divide = primitive(
+    "floor_divide",
+    forward=_floor_quotient,
+    vjp={"input": not_implemented("floor_divide"), "other": not_implemented("floor_divide")},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NotImplemented",
+    promote="same",
+    number="other",
+    ufunc="floor_divide",
+    variants="function method in_place",
+    numbers="any",
+)
+
+
+def _modulo(xp: Namespace, input: Array, other: Array) -> Array:
+    _refuse_zero(xp, input, other)
+    return xp.remainder(input, other)
+
+
+def _c_modulo(xp: Namespace, input: Array, other: Array) -> Array:
+    _refuse_zero(xp, input, other)
+    return xp.fmod(input, other)
+
+
+remainder = primitive(
+    "remainder",
+    forward=_modulo,
+    vjp={
+        "input": lambda xp, g: g,
+        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "floor"),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="RemainderBackward1",
+    number_node="RemainderBackward0",
+    promote="same",
+    number="other",
+    number_edge=False,
+    ufunc="remainder",
+    variants="function method in_place",
+    numbers="one",
+)
+
+fmod = primitive(
+    "fmod",
+    forward=_c_modulo,
+    vjp={
+        "input": lambda xp, g: g,
+        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "trunc"),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="FmodBackward1",
+    number_node="FmodBackward0",
+    promote="same",
+    number="other",
+    number_edge=False,
+    ufunc="fmod",
+    variants="function method in_place",
+)
+
+
+def _sum_with_quotient(xp: Namespace, input: Array, tensor1: Array, tensor2: Array, *, value: Any = 1) -> Array:
+    if is_integral(tensor1) and is_integral(tensor2):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported. Convert one of tensor1 and tensor2 to a "
+            "floating-point dtype, or write input + value * trunc(tensor1 / tensor2)."
+        )
+    return input + tensor1 / tensor2 * value
+
+
+addcdiv = primitive(
+    "addcdiv",
+    forward=_sum_with_quotient,
+    vjp={
+        "input": lambda xp, g: g,
+        "tensor1": lambda xp, g, tensor2, value: g * xp.conj(value) / xp.conj(tensor2),
+        "tensor2": lambda xp, g, tensor1, tensor2, value: -g * xp.conj(tensor1 / tensor2 / tensor2 * value),
+    },
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="same",
+    variants="function method in_place foreach",
+)
+
+alias("divide", div, variants="function method in_place", out=True)
+adapter("divide")(true_divide)
+adapter("mod")(remainder)

@@ -1,0 +1,107 @@
+"""Functions of layers at the top of PyTorch, where they take other arguments than in `nn.functional`.
+
+>>> import undertow as ut
+>>> ut.alpha_dropout(ut.ones(2), 0.5, False)
+tensor([1., 1.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from undertow import ops
+from undertow.autograd.anomaly import set_detect_anomaly
+from undertow.nn import functional
+from undertow.tensor import Tensor
+
+F: Any = functional  # some of it is loaded when it is first used
+MODES, PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
+    return F.alpha_dropout(input, p, train)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
+    return F.alpha_dropout(input, p, train, inplace=True)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
+    return F.feature_alpha_dropout(input, p, train)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Any:
+    if generator is not None:
+        raise NotImplementedError("rrelu() takes no generator here: seed the default one by manual_seed()")
+    return F.rrelu(input, lower, upper, training)
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Any:
+    """`nn.functional.ctc_loss`; reduction: 0 for none, 1 for the mean, 2 for the sum."""
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, REDUCTIONS[reduction], zero_infinity)
+
+
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """`nn.functional.grid_sample`, with its modes by their numbers."""
+    return F.grid_sample(input, grid, MODES[interpolation_mode], PADDINGS[padding_mode], align_corners)
+
+
+grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Any:
+    """A tensor of anything, whose dimensions lie in memory in this order.
+
+    >>> import undertow as ut
+    >>> ut.empty_permuted((2, 3), (1, 0)).stride()
+    (1, 2)
+    """
+    if sorted(physical_layout) != list(range(len(size))):
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)}, and physical_layout = {list(physical_layout)} is not an order of these dimensions"
+        )
+    laid = ops.empty([size[dim] for dim in physical_layout], **options)
+    return laid.permute([list(physical_layout).index(dim) for dim in range(len(size))])
+
+
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
+    """The norms of the parts along a dimension, as `weight_norm` takes them.
+
+    >>> import undertow as ut
+    >>> ut.norm_except_dim(ut.ones(2, 4), 2, 0)
+    tensor([[2.],
+            [2.]])
+    """
+    if dim == -1:
+        return ops.linalg_vector_norm(v, pow)
+    return ops.linalg_vector_norm(v, pow, [k for k in range(v.dim()) if k != dim % v.dim()], keepdim=True)
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    set_detect_anomaly(enabled, check_nan)
+
+
+def is_distributed(input: Tensor) -> bool:
+    """Whether the tensor is spread over several machines: none is."""
+    return False
+
+
+def is_vulkan_available() -> bool:
+    return False
+
+
+has_lapack = has_spectral = True
+has_mkl = has_openmp = False

@@ -1,0 +1,5 @@
+"""How tensors are printed, under PyTorch's name for the module."""
+
+from undertow.tensor.display import get_printoptions as get_printoptions
+from undertow.tensor.display import printoptions as printoptions
+from undertow.tensor.display import set_printoptions as set_printoptions
