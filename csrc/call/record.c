@@ -122,6 +122,13 @@ describe_result(const Form *form, PyObject *node, PyObject *out)
     return SLOT(node, core.n_shape) == NULL ? -1 : 0;
 }
 
+/* Whether the result is on a GPU, or the several, of which there may be none. */
+static int
+is_on_device(const Form *form, PyObject *out)
+{
+    return form->several ? PyTuple_GET_SIZE(out) > 0 && is_device_array(PyTuple_GET_ITEM(out, 0)) : is_device_array(out);
+}
+
 PyObject *
 new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments, PyObject *out,
          PyObject **edges, unsigned wanted)
@@ -159,9 +166,8 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
     }
     SLOT(node, core.n_recorded_edges) = recorded;
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
-    SLOT(node, core.n_extra) = is_device_array(form->several ? PyTuple_GET_ITEM(out, 0) : out)
-                                   ? PyObject_CallOneArg(core.extra_on, core.device_xp)
-                                   : Py_NewRef(Py_None);
+    SLOT(node, core.n_extra) =
+        is_on_device(form, out) ? PyObject_CallOneArg(core.extra_on, core.device_xp) : Py_NewRef(Py_None);
     SLOT(node, core.n_params) = params_of(form, values, arguments);
     if (SLOT(node, core.n_extra) == NULL || describe_result(form, node, out) < 0) {
         goto failed;

@@ -17,8 +17,7 @@ from undertow.engine import engine as engine_module
 from undertow.engine.dependencies import compute_dependencies, min_topological_nr
 from undertow.engine.devices import this_thread
 from undertow.engine.engine import engine
-from undertow.engine.graph_root import GraphRoot
-from undertow.engine.tasks import Dependencies, GraphTask, current_task
+from undertow.engine.tasks import Dependencies, GraphRoot, GraphTask, current_task
 from undertow.graph import node as node_module
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.end_nodes import Identity

@@ -69,13 +69,13 @@ LACKING: dict[str, str] = {
     "IndexAddBackward0": "source source_dim",
     "IndexCopyBackward0": "source source_dim",
     "LogSigmoidBackward0": "buffer",
+    "NativeDropoutBackwardBackward0": "grad_output",
     "NativeLayerNormBackward0": "bias",
     "NormalBackward1": "mean_sym_sizes",
     "NormalBackward2": "std_sym_sizes",
     "NormalBackward3": "mean_sym_sizes std_sym_sizes",
     "PutBackward0": "source",
     # the derivative is computed from other values
-    "ErfinvBackward0": "self",
     "SpecialLogNdtrBackward0": "result",
     "LinalgDetBackward0": "LU pivots result",
     "LinalgLuBackward0": "pivot",
@@ -132,6 +132,7 @@ OTHERWISE: dict[str, str] = {
     # by its name; PyTorch has a number
     **dict.fromkeys(("BinaryCrossEntropyBackward0", "BinaryCrossEntropyWithLogitsBackward0", "HuberLossBackward0",
                      "MseLossBackward0", "SmoothL1LossBackward0"), "reduction"),
+    "GridSampler2DBackward0": "padding_mode",
     # all dimensions: None here, () in PyTorch
     "AmaxBackward0": "dim",
     "AminBackward0": "dim",
@@ -186,6 +187,7 @@ def shown(L: ModuleType, value: Any) -> Any:
 OTHER_EDGES = {
     "CatBackward0": {(3, 2)},  # an empty vector is left out
     "ClampBackward0": {(3, 2)},  # of the bounds, only those that are given
+    "NativeDropoutBackwardBackward0": {(2, 1)},  # the mask has no gradient
     "ThresholdBackwardBackward0": {(2, 1)},  # the input has no gradient
 }
 

@@ -13,8 +13,7 @@ from tests.nn.test_lazy import LAYERS as LAZY
 
 #: classes of torch.nn that undertow.nn does not have
 ABSENT = {
-    "Container", "CrossMapLRN2d",
-    "LinearCrossEntropyOptions", "NLLLoss2d",
+    "Container", "CrossMapLRN2d", "NLLLoss2d",
 }  # fmt: skip
 
 #: modules with tests of their own

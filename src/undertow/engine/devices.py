@@ -32,10 +32,9 @@ from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.streams import choose_streams, working
 from undertow.engine import parallel_branches
-from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import DeviceInputBuffer, InputBuffer
 from undertow.engine.ready_queue import NodeTask, ReadyQueue
-from undertow.engine.tasks import DeviceGraphTask, GraphTask
+from undertow.engine.tasks import DeviceGraphTask, GraphRoot, GraphTask
 from undertow.engine.validate import conform_to_receiver, space_of_gradient
 from undertow.errors import warn_once
 from undertow.graph.accumulate import AccumulateGrad, is_accumulating

@@ -30,10 +30,9 @@ from undertow.engine.dependencies import NO_HOOKS, compute_dependencies, init_to
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
 from undertow.engine.devices import DeviceThreads, this_thread_variable, touches_devices
 from undertow.engine.evaluate import evaluate
-from undertow.engine.graph_root import GraphRoot
 from undertow.engine.loop import run_on_this_thread
 from undertow.engine.one_stream import only_space
-from undertow.engine.tasks import DeviceGraphTask, GraphTask, current_task, set_current_task
+from undertow.engine.tasks import DeviceGraphTask, GraphRoot, GraphTask, current_task, set_current_task
 from undertow.engine.workers import reentrant_pool
 from undertow.graph.node import Node
 from undertow.modes import current, set_state

@@ -10,8 +10,7 @@ from sys import getrefcount
 from typing import Any
 
 from undertow.engine.failures import describe_failure
-from undertow.engine.graph_root import GraphRoot
-from undertow.engine.tasks import GraphTask
+from undertow.engine.tasks import GraphRoot, GraphTask
 from undertow.engine.validate import conform, conform_to_receiver, expected
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks

@@ -11,9 +11,8 @@ from undertow.backend.interface import Array
 from undertow.compiled import core
 from undertow.engine.evaluate import capture, evaluate
 from undertow.engine.failures import describe_failure
-from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
-from undertow.engine.tasks import RUNS, Capture, ExecInfo, GraphTask
+from undertow.engine.tasks import RUNS, Capture, ExecInfo, GraphRoot, GraphTask
 from undertow.engine.validate import conform, expected
 from undertow.graph.accumulate import AccumulateGrad, refuse_result
 from undertow.graph.node import Node, OutputEdge, StreamExtra

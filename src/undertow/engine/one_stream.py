@@ -13,8 +13,7 @@ from typing import Any
 
 from undertow.backend import namespace_of_array
 from undertow.backend.interface import Namespace
-from undertow.engine.graph_root import GraphRoot
-from undertow.engine.tasks import GraphTask
+from undertow.engine.tasks import GraphRoot, GraphTask
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, NodeExtra
 from undertow.graph.operation_node import DeclaredNode

@@ -18,10 +18,9 @@ from undertow.backend.interface import Namespace
 from undertow.engine.dependencies import compute_dependencies, init_to_execute
 from undertow.engine.devices import touches_devices
 from undertow.engine.engine import enter_pass, run_callbacks
-from undertow.engine.graph_root import GraphRoot
 from undertow.engine.input_buffer import InputBuffer
 from undertow.engine.loop import run_from
-from undertow.engine.tasks import GraphTask
+from undertow.engine.tasks import GraphRoot, GraphTask
 from undertow.graph.node import Node, OutputEdge
 
 #: of the nodes of a pass: the edges whose gradients are captured, their hooks by number, and nodes that are to run

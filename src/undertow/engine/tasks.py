@@ -1,4 +1,4 @@
-"""GraphTask: one backward pass.
+"""GraphTask: one backward pass, and GraphRoot, where one with several roots starts.
 
 Guarantees: a GraphTask belongs to the thread that made it; while only that thread works on it (CPU graphs), no field
 needs a lock. On a DeviceGraphTask several threads work, and its `mutex` guards what they share. Fields marked
@@ -16,16 +16,31 @@ from threading import get_ident
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.backend.interface import Namespace
+from undertow.backend.interface import Array, Namespace
 from undertow.engine.ready_queue import ReadyQueue
 from undertow.engine.watch import watches_of_pass
-from undertow.graph.node import Node
+from undertow.graph.node import LAST, Node
 from undertow.graph.saved import Freed
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.scopes import held, set_value
 from undertow.tensor import Tensor
 
 _next_task_id = count().__next__
+
+
+class GraphRoot(Node):
+    """The node above several roots: running it hands the given gradients to them. An only root needs none."""
+
+    __slots__ = ("grads",)
+
+    is_internal = True
+
+    def __init__(self, edges: Sequence[Any], grads: Sequence[Any]) -> None:
+        super().__init__(edges, sequence_nr=LAST)
+        self.grads = tuple(grads)
+
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+        return list(self.grads)
 
 
 class Capture:

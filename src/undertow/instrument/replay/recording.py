@@ -11,8 +11,7 @@ from typing import Any
 from undertow.autograd.saved_tensors.ledger import saved_values
 from undertow.backend import DeviceArray, cpu
 from undertow.backend.sparse.protocol import AnySparse
-from undertow.engine.graph_root import GraphRoot
-from undertow.engine.tasks import current_task
+from undertow.engine.tasks import GraphRoot, current_task
 from undertow.engine.watch import Watch
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, space_of

@@ -151,6 +151,8 @@ FURTHER: dict[str, Names] = {
         name: {"input": "self", "result1": "mean", "result2": "rstd"}
         for name in ("native_layer_norm", "_batch_norm", "_group_norm")
     },
+    "native_dropout": {"result1": "mask"},
+    "_grid_sampler_2d": {"input": "self", "interpolation_mode": always(0)},
     "_squeeze_dims": {"dim": as_tuple("dim")},
     "_convolve": {
         "input": "self",
