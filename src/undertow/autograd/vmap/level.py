@@ -183,6 +183,8 @@ class VmapLevel:
                 given = self.without_examples(function.op, args, kwargs)
             return under(below, draw_again, function, *self.settled(*given))
         rows = [under(below, draw_again, function, *self.pick(args, kwargs, k)) for k in range(self.size)]
+        if rows and isinstance(rows[0], tuple):
+            return tuple([self.stacked(list(column), below) for column in zip(*rows, strict=True)])
         return self.stacked(rows, below)
 
     def without_examples(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

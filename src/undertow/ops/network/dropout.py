@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.user_lines import warn_user
-from undertow.modes import no_grad
+from undertow.modes import current, no_grad
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.create.creation import empty, zeros
 from undertow.ops.declare import composite, primitive
@@ -88,7 +88,8 @@ def dropout(input: Array, p: float = 0.5, training: bool = True, *, generator: G
     check_probability(p)
     if not training or p == 0:
         return input
-    if input._xp.device.type == "cuda" and input.is_floating_point():
+    # transformations draw by bernoulli, which says by itself whether its numbers are the same for all examples
+    if input._xp.device.type == "cuda" and input.is_floating_point() and current().intercept is None:
         return native_dropout(input, p, True, generator=generator)[0]
     if p == 1:
         return mul(input, 0)
