@@ -492,6 +492,23 @@ def test_the_interpreter_exits_while_a_daemon_thread_is_inside_a_pass() -> None:
     assert out == "bye\n"
 
 
+@pytest.mark.parametrize("attempt", range(2))  # threads that end in the right order do not meet
+def test_the_interpreter_exits_while_operations_wait_for_another_device(attempt: int) -> None:
+    out = run_program("""
+    import threading, time
+    import undertow as ut
+    def busy():
+        while True:
+            x = ut.ones(2, device="sim:0", requires_grad=True)
+            (x.to("sim:1") * 3).sum().backward()
+            x.grad.cpu()
+    threading.Thread(target=busy, daemon=True).start()
+    time.sleep(0.05)
+    print("bye")
+    """)  # fmt: skip
+    assert out == "bye\n"
+
+
 def test_a_pass_at_interpreter_exit() -> None:
     out = run_program("""
     import atexit

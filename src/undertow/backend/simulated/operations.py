@@ -116,6 +116,12 @@ class Operation:
             if self._done.acquire(timeout=1.0):  # an interrupt may keep somebody else from the next line
                 self._done.release()
 
+    def wait_a_moment(self) -> bool:
+        """Wait for a hundredth of a second at most; whether it has run."""
+        if not self.finished and self._done.acquire(timeout=0.01):
+            self._done.release()
+        return self.finished
+
     def outcome(self) -> Array | None:
         """Wait for what it returned, or raise what it raised."""
         self.wait()

@@ -114,8 +114,16 @@ class DeviceThread:
             operation = self._inbox.get()
             if isinstance(operation, Operation):
                 for other in operation.needs:
-                    other.wait()
+                    self._wait_for(other)
                 self._run(operation)
+
+    @classmethod
+    def _wait_for(cls, operation: Operation) -> None:
+        """Wait for an operation of any device, and run what ended threads have left: the caller holds LOCK."""
+        while not operation.wait_a_moment():
+            for device in cls.every:
+                if device._thread is not None and not device._thread.is_alive():
+                    device.run_here()
 
     # ---- in the thread
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend.interface import DType, Namespace
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.memory_order import arranged
 from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
@@ -61,10 +61,11 @@ def build(op: Op) -> None:
 def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
-    count = -1 if op.params or op.number else len(op.ordered)  # of a call in which there is nothing to bind
+    count = -1 if op.params else len(op.ordered)  # of a call in which there is nothing to bind, but perhaps a number
+    number = op.ordered.index(op.number) if op.number else 0
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != count:
+        if kwargs or len(args) != count or type(args[number]) not in NOT_TO_BIND:
             args = bind(args, kwargs)
         state = current()
         if state.intercept is not None:
@@ -74,6 +75,10 @@ def function_of(op: Op) -> Any:
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
     return function
+
+
+#: what stands for itself where a number may be given
+NOT_TO_BIND = frozenset([Tensor, float, int])
 
 
 # ---- a call
@@ -124,7 +129,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out = forward_again(form, xp, arrays)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
-    if form.is_arranged or form.several or half is not None or type(out) is not xp.ndarray:
+    if half is not None or form.several or type(out) is not xp.ndarray or not lies_right(form, arguments, out):
         out = finished(form, xp, arguments, out, half)
 
     # record
@@ -203,9 +208,12 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
 def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
     """Half precision in float32 (see arguments/half_precision.py), and what the result has to be rounded to."""
     places = form.inputs
-    of_two_bytes = [k for k in places if arrays[k] is not None and arrays[k].dtype.itemsize == 2]
-    if form.dtype is None and not of_two_bytes:
-        return None  # as almost always
+    if form.dtype is None:
+        for k in places:
+            if arrays[k] is not None and arrays[k].dtype.itemsize == 2:
+                break
+        else:
+            return None  # as almost always
     asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
     if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
         return None
@@ -236,6 +244,21 @@ def forward_again(form: Form, xp: Namespace, arrays: list[Any]) -> Any:
         return quietly(form.forward, xp, *arrays)
     except NoValuesError:
         return xp.outcome_of(form.op.name, form.forward, arrays)
+
+
+def lies_right(form: Form, arguments: Any, out: Array) -> bool:
+    """Whether a look suffices to see that the only result lies in memory as the declaration says."""
+    if not form.is_arranged:
+        return True
+    order = form.order[0]
+    if not out.flags.c_contiguous or (order == "columns" and out.ndim > 1):
+        return False
+    if order != "rows" and out.ndim > 1:
+        for k in form.in_order:
+            tensor = arguments[k]
+            if tensor is not None and not tensor._array.flags.c_contiguous:
+                return False
+    return True
 
 
 def finished(form: Form, xp: Namespace, arguments: Any, out: Any, half: DType | None) -> Any:

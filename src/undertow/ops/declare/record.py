@@ -39,11 +39,12 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
         edges.append(edge)
     if not wanted or (form.check_output and out.dtype.kind not in "fcV"):
         return None
+    all_wanted = None not in edges
     node = new(form.node_class)
     node.sequence_nr = next_sequence_nr()
     for k, _, slot, version, users in form.kept_inputs:
         tensor = arguments[k]
-        if users and not is_needed(users, edges):
+        if not all_wanted and users and not is_needed(users, edges):
             tensor = None
         setattr(node, slot, tensor)
         if tensor is not None:
@@ -51,7 +52,7 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
             setattr(node, version, 0 if tensor._extra is None else version_of(tensor))
     for nr, _, slot, users in form.kept_outputs:
         value = out[nr] if form.several else out
-        setattr(node, slot, value if not users or is_needed(users, edges) else None)
+        setattr(node, slot, value if all_wanted or not users or is_needed(users, edges) else None)
     if leaves or form.numbers:
         set_edges(form, node, arguments, edges, xp)
     else:
