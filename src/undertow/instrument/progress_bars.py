@@ -70,7 +70,8 @@ class progress:
     def _shown(self, bar: progress) -> Iterator[Any]:
         self._is_showing = True
         try:
-            yield from bar
+            for item in bar:  # noqa: UP028  (`yield from` in a block: an interrupt may skip its end in Python 3.12)
+                yield item
         finally:
             self._is_showing = False
 

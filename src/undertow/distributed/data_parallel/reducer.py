@@ -135,9 +135,12 @@ class Reducer:
 
     def send_ready(self) -> None:
         with self.lock:
-            while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
-                self.send(self.buckets[self.sent])
-                self.sent += 1
+            self._send_in_turn()
+
+    def _send_in_turn(self) -> None:
+        while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
+            self.send(self.buckets[self.sent])
+            self.sent += 1
 
     def send(self, bucket: AnyBucket) -> None:
         self.times.setdefault("backward_comm_time_start", time.perf_counter_ns())
