@@ -122,8 +122,6 @@ def test_a_disk_that_is_full_in_the_middle(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ENOSPC and stat.S_ISCHR(small.stat().st_mode)
 
 
-# between open() and `with`, CPython drops the file: it is closed at once, and said to have been left open
-@pytest.mark.filterwarnings("ignore:.*unclosed file|.*FileIO:pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     ut.save({"a": ut.ones(3)}, path)

@@ -14,6 +14,8 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -261,7 +263,7 @@ def _encoded(obj: Any) -> tuple[dict[str, Any], str]:
 
 def _write_npz(path: str, obj: Any) -> None:
     arrays, structure = _encoded(obj)
-    with open(path, "wb") as file:
+    with _written(path) as file:
         text = np.frombuffer(structure.encode(), np.uint8)
         bits = {name: a.view(np.uint16) if a.dtype.kind == "V" else a for name, a in arrays.items()}
         _write_arrays(file, {STRUCTURE: text, **bits})
@@ -335,11 +337,24 @@ def _read_safetensors(path: PathLike) -> tuple[dict[str, Any], str | None]:
         return arrays, (file.metadata() or {}).get(STRUCTURE)
 
 
+@contextmanager
+def _written(path: str) -> Iterator[BinaryIO]:
+    """A file to write to. It is opened into an object that is held already: so no interrupt can drop it while open."""
+    raw, file = FileIO.__new__(FileIO), BufferedWriter.__new__(BufferedWriter)
+    try:
+        raw.__init__(path, "wb")  # type: ignore[misc]
+        file.__init__(raw)  # type: ignore[misc]
+        yield file
+        file.close()  # a full disk is noticed here
+    finally:
+        raw.close()
+
+
 # ---- PyTorch
 
 
 def _write_torch(path: str, obj: Any, pickle_module: Any = None, protocol: int = 2) -> None:
-    with open(path, "wb") as file:
+    with _written(path) as file:
         _write_data_or_objects(file, obj, pickle_module, protocol)
 
 
