@@ -40,6 +40,7 @@ from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
     activations,
     attention,
+    chains,
     convolution,
     device,
     elementwise,
@@ -130,6 +131,7 @@ class CudaNamespace(ArrayNamespace):
         operators = {**self.kernels, "copy": self.copy_kernel, "matmul": products.matmul}
         extension = device.extension()
         extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
+        extension.set_chain_maker(chains.make)
         extension.start_lanes(streams.chosen_variable, streams.numbers_of)
         extension.name_sites(sites.name)
         if core is not None:
