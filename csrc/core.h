@@ -145,6 +145,7 @@ extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
+int put_back(PyObject *variable, PyObject *value);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */
