@@ -147,6 +147,7 @@ PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_
 int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
+int put_back(PyObject *variable, PyObject *value);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */

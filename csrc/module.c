@@ -180,6 +180,7 @@ static PyMethodDef functions[] = {
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
     {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
+    {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
     {"arrived", (PyCFunction)(void (*)(void))arrived, METH_FASTCALL},
