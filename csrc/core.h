@@ -104,7 +104,7 @@ typedef struct {
     Py_ssize_t o_rows;
     /* distributed/: NULL until a program uses it */
     PyTypeObject *Arrivals;
-    Py_ssize_t arrivals_is_open, arrivals_came, arrivals_buckets, arrivals_places, arrivals_arrays, arrivals_missing,
+    Py_ssize_t arrivals_is_open, arrivals_as_view, arrivals_left, arrivals_buckets, arrivals_views, arrivals_missing,
         arrivals_unusual, arrivals_complete;
 } Core;
 
@@ -172,8 +172,7 @@ PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 
 /* ---- arrivals.c */
 
-PyObject *arrived(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *take_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+extern PyTypeObject Arrival_Type;
 PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- twins/table.c */

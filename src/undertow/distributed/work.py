@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PATIENT_ASKS, SLEEPS_AFTER, SLEEP = 40, 0.5, 2e-4
 #: seconds between two looks at what the others do
 LOOKS_EVERY = 0.02
+#: seconds in which a launcher hears that a process has ended, says how, and stops the others; else they say it
+TOLD_WITHIN = 2.0
 #: what was given up before it was finished: MPI may still write into its memory, which must not be freed
 abandoned: list[Any] = []
 
@@ -145,7 +147,11 @@ class Work:
 
     def failure(self, error: BaseException) -> BaseException:
         self.look(0, 1)
-        return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}")
+        known = ""
+        if isinstance(error, ProcessLookupError):
+            time.sleep(TOLD_WITHIN)
+            known = self.group.roll_call(self.number)
+        return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}{known}")
 
 
 def profiled(name: str, given: Sequence[Array]) -> Callable[[], None] | None:
