@@ -78,6 +78,7 @@ from undertow.backend.cuda.wrappers import (
     made_on_host,
     on_host,
     refuse,
+    refuse_sparse,
     strided_view,
     without_detour,
 )
@@ -249,6 +250,7 @@ class CudaNamespace(ArrayNamespace):
         if not tail.is_device_array(value):
             value = self._stacked(value)
             if not tail.is_device_array(value):
+                refuse_sparse(value)
                 host = np.asarray(value, dtype, order)
                 learn(host.dtype)
                 return self.here().from_host(host)
