@@ -185,8 +185,7 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
 
 def _added_up(part: Array, shape: Sequence[int], dtype: Any) -> Any:
     """The sum of rows, in memory of its own: a gradient that is a view would be copied."""
-    found = device.extension().reduce(SUM, part, 0, 1, False, part.dtype, 1.0)
-    found = found if part.dtype == dtype else found.astype(dtype)
+    found = device.extension().reduce(SUM, part, 0, 1, False, dtype, 1.0)
     return found if len(shape) == 1 else found.reshape(shape)
 
 
