@@ -14,7 +14,8 @@
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
  * updates.c      one launch for many arrays: the steps of optimizers
- * convolution.c  convolutions, by cuDNN    light.c       matrix products, by cuBLASLt: half precision, and with a bias
+ * convolution.c  convolutions, by cuDNN    plans.c       graphs of operations, by cuDNN
+ * light.c        matrix products, by cuBLASLt: half precision, and with a bias
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
  * "device" memory is the host's, and the same kernels are compiled by the host's compiler.
@@ -441,5 +442,12 @@ PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t cou
 
 PyObject *module_start_dnn(PyObject *module, PyObject *path);
 PyObject *module_convolution(PyObject *module, PyObject *args);
+/* cuDNN's handle of the device that is being sent to, on its stream; NULL: it could not be made. */
+void *dnn_handle(void);
+
+/* ---- plans.c */
+
+void find_plan_functions(void *library);
+PyObject *module_execute_plan(PyObject *module, PyObject *args);
 
 #endif

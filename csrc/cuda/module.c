@@ -95,6 +95,7 @@ static PyMethodDef functions[] = {
     {"linear", FAST(module_linear)},
     {"start_dnn", module_start_dnn, METH_O},
     {"convolution", module_convolution, METH_VARARGS},
+    {"execute_plan", module_execute_plan, METH_VARARGS},
     {NULL},
 };
 

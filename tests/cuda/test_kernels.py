@@ -113,6 +113,13 @@ def test_running_sums_and_extrema() -> None:
     both(lambda i: (i.cumsum(0), i.argmax(0)), np.array([3, 1, 3, -2]))
 
 
+def test_sums_in_half_precision_are_rounded_once() -> None:
+    for shape in ((3000, 7), (3000, 66), (70000, 1)):  # in pieces; columns of which the last has no neighbour
+        x = ut.tensor(normal(*shape) + 1).bfloat16().cuda()
+        assert x.sum(0).tolist() == x.float().sum(0).bfloat16().tolist()
+        assert x.mean(0).tolist() == x.float().mean(0).bfloat16().tolist()
+
+
 def test_sorting() -> None:
     rng = np.random.default_rng(0)
     for shape in ((7,), (4, 1000), (2, 9000)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow.backend.cuda import device
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
-from undertow.backend.cuda.reductions import reduce
+from undertow.backend.cuda.reductions import OPERATIONS, reduce
 from undertow.backend.interface import Array
 
 # ---- over the last dimensions: a block for each row
@@ -171,32 +171,37 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
         of_x = _same(x)
         keep = threads_that_keep(columns, x, g, of_x, weight)
         blocks = min(count, BLOCKS) if keep and affine else count
-        parts = _empty((2, blocks, columns), x) if blocks < count else None
+        parts = (_empty((blocks, columns), x), _empty((blocks, columns), x)) if blocks < count else None
         call, threads = kernel("backward", BACKWARD, x.dtype), keep or threads_for(columns)
-        sums = (None, None) if parts is None else (parts[0], parts[1])
+        sums = (None, None) if parts is None else parts
         call(blocks, threads, of_x, *sums, g, x, weight, mean, rstd, count, columns, int(keep > 0))
     if not affine:
         return [of_x, None, None]
     if parts is None:
         parts = _affine_parts(g, x, mean, rstd, count, columns)
-    whole = parts[:, 0] if parts.shape[1] == 1 else reduce("add", parts, 1, parts.dtype, False)
-    found = [a.astype(x.dtype, copy=False).reshape(shape) for a in (whole[0], whole[1])]
-    return [of_x, found[0] if needs[1] else None, found[1] if needs[2] else None]
+    wanted = zip(parts, needs[1:], strict=True)
+    return [of_x, *[_added_up(part, shape, x.dtype) if needed else None for part, needed in wanted]]
 
 
+def _added_up(part: Array, shape: Sequence[int], dtype: Any) -> Any:
+    """The sum of rows, in memory of its own: a gradient that is a view would be copied."""
+    found = device.extension().reduce(SUM, part, 0, 1, False, dtype, 1.0)
+    return found if len(shape) == 1 else found.reshape(shape)
+
+
+SUM = OPERATIONS["add"][0]
 #: blocks that go through all rows of a gradient: two for each processor of a large GPU
 BLOCKS = 264
 
 
-def _affine_parts(g: Array, x: Array, mean: Any, rstd: Array, count: int, columns: int) -> Any:
+def _affine_parts(g: Array, x: Array, mean: Any, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:
     """Sums for the gradients of weight and bias, each in pieces."""
     across = -(-columns // 32)
     pieces = min(max(1, min(-(-count // 64), 512 // across)), 65535)
     piece = -(-count // pieces)
     pieces = -(-count // piece)
-    parts = _empty((2, pieces, columns), x)
-    call = kernel("affine", AFFINE, x.dtype)
-    call((across, pieces), 256, parts[0], parts[1], g, x, mean, rstd, count, columns, piece)
+    parts = _empty((pieces, columns), x), _empty((pieces, columns), x)
+    kernel("affine", AFFINE, x.dtype)((across, pieces), 256, *parts, g, x, mean, rstd, count, columns, piece)
     return parts
 
 
