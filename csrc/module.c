@@ -237,6 +237,7 @@ static PyMethodDef functions[] = {
     {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"running_products", (PyCFunction)(void (*)(void))running_products, METH_FASTCALL},
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
+    {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
     {"order_rows", (PyCFunction)(void (*)(void))order_rows, METH_FASTCALL},
