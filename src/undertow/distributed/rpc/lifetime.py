@@ -13,7 +13,7 @@ from undertow.distributed.autograd.nodes import TensorHistory
 from undertow.distributed.joining import errors_stop_all, join
 from undertow.distributed.rpc import rref
 from undertow.distributed.rpc.calls import DEFAULT_RPC_TIMEOUT_SEC
-from undertow.distributed.work import abandoned, seconds_of
+from undertow.distributed.work import Work, abandoned, seconds_of
 from undertow.distributed.workers.agent import Agent, WorkerInfo, current_agent, has_agent, set_agent
 
 #: how many requests a process serves at the same time, if it does not say
@@ -96,6 +96,7 @@ def init_rpc(
     errors_stop_all.hold()
     atexit.register(_stop, agent)
     agent.start()
+    Work.gives_way = True
 
 
 def _gathered(comm: Any, value: Any) -> list[Any]:
@@ -155,5 +156,6 @@ def _stop(agent: Agent) -> None:
     atexit.unregister(_stop)
     if has_agent() and current_agent() is agent:
         set_agent(None)
+        Work.gives_way = False
         errors_stop_all.release()
     agent.stop()
