@@ -164,12 +164,23 @@ rows_of_piece(npy_intp inner)
         }                                                                                                      \
         note(given);                                                                                           \
     }                                                                                                          \
+    /* the sums of slices that are one piece each, as below */                                                 \
+    CLONES static void finish_whole_##REAL(const double *sums, double divisor, REAL *out, npy_intp count)      \
+    {                                                                                                          \
+        for (npy_intp k = 0; k < count; k++) {                                                                 \
+            out[k] = (REAL)((REAL)(0 + sums[k]) / divisor);                                                    \
+        }                                                                                                      \
+    }                                                                                                          \
     /* the sums of the pieces of every slice, as the type at hand before they are divided: it may overflow */  \
     static void finish_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                \
     {                                                                                                          \
         Sums *given = context;                                                                                 \
         npy_intp inner = given->inner, pieces = given->pieces;                                                 \
         forget_exceptions();                                                                                   \
+        if (pieces == 1 && !given->root) {                                                                     \
+            finish_whole_##REAL(given->sums + first, given->divisor, (REAL *)given->out + first, last - first); \
+            first = last;                                                                                      \
+        }                                                                                                      \
         for (npy_intp slice = first; slice < last; slice++) {                                                  \
             const double *sums = given->sums + (inner == 1 ? slice * pieces                                    \
                                                            : slice / inner * pieces * inner + slice % inner);  \
@@ -190,7 +201,7 @@ static void
 finish(int type, Sums *given)
 {
     npy_intp slices = given->outer * given->inner;
-    divide(type == NPY_FLOAT ? finish_float : finish_double, given, slices, (3.0 + given->pieces) * slices);
+    divide(type == NPY_FLOAT ? finish_float : finish_double, given, slices, (given->pieces == 1 ? 0.5 : 3.0 + given->pieces) * slices);
 }
 
 static void
