@@ -101,7 +101,7 @@ def _add_wide_windows(columns: Array, sizes: Sizes, stride: Sizes, padding: Size
     dims = len(sizes)
     lead = columns.ndim - 2 * dims
     kernel, counts = columns.shape[lead : lead + dims], columns.shape[lead + dims :]
-    parts = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
+    parts = tuple([-(-k // s) for k, s in zip(kernel, stride, strict=True)])
     padded_sizes = [n + 2 * p for n, p in zip(sizes, padding, strict=True)]
     room = [max(n, (c - 1 + q) * s) for n, c, q, s in zip(padded_sizes, counts, parts, stride, strict=True)]
     out = cpu.zeros((*columns.shape[:lead], *room), columns.dtype)
