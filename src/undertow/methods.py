@@ -186,8 +186,11 @@ attach(pickling.METHODS)
 attach(answers.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
-torch_function.join(
-    vars(Tensor), but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass"
+attach(
+    torch_function.gates(
+        vars(Tensor),
+        but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass",
+    )
 )
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]
