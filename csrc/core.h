@@ -143,6 +143,7 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type, 
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
+int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *calls_left(PyObject *module, PyObject *ignored);

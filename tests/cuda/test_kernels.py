@@ -123,6 +123,11 @@ def test_sorting() -> None:
         both(lambda x: tuple(x.float().topk(5)), x)
         both(lambda i: tuple(i.sort(-1)), rng.integers(-(2**40), 2**40, shape))
         both(lambda i: tuple(i.sort(0)), rng.integers(0, 200, shape).astype(np.uint8))
+    for dtype in (ut.bfloat16, ut.float32):
+        both(lambda i, dtype=dtype: tuple(i.to(dtype).sort(-1, descending=True)), rng.integers(-300, 300, shape))
+    special = np.array([0.0, -0.0, np.inf, np.nan, -np.inf, -1e-5, 1e-5, -np.nan] * 200)  # nan is the largest
+    for dtype in (ut.float16, ut.float64):
+        both(lambda x, dtype=dtype: x.to(dtype).argsort(stable=True), special)
 
 
 def test_sums_by_index() -> None:

@@ -13,7 +13,7 @@ wrappers     functions of NumPy that have no kernel
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
-scans        running sums, argmax                          ordering     sorting, and sums by index
+scans        running sums, argmax                          sorting, ordering   sorting; sums by index
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours
@@ -40,6 +40,7 @@ from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
     activations,
     attention,
+    chains,
     convolution,
     device,
     elementwise,
@@ -130,6 +131,7 @@ class CudaNamespace(ArrayNamespace):
         operators = {**self.kernels, "copy": self.copy_kernel, "matmul": products.matmul}
         extension = device.extension()
         extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
+        extension.set_chain_maker(chains.make)
         extension.start_lanes(streams.chosen_variable, streams.numbers_of)
         extension.name_sites(sites.name)
         if core is not None:
