@@ -91,7 +91,7 @@ typedef struct {
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
     PyObject *device_forms, *device_rules; /* what an operation, and a class of nodes, does on a GPU */
-    PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
+    PyObject *ask_first; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *describe_failure, *refuse_result, *pause;
@@ -138,7 +138,7 @@ int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *a
 
 /* ---- operation.c */
 
-extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
+extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type, Gate_Type;
 
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
@@ -356,6 +356,8 @@ int stand_in_traverse(PyObject *self, visitproc visit, void *arg);
 int stand_in_clear(PyObject *self);
 /* Ends weak references, calls the type's tp_clear and frees the memory. */
 void stand_in_dealloc(PyObject *self);
+/* The function behind a C object, which asks first, if functions do (call/gate.c). */
+PyObject *call_python(StandIn *self, PyObject *const *given, size_t flagged, PyObject *names);
 
 /* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:
  * an array (takes over the value). */

@@ -37,7 +37,7 @@ static const Object objects[] = {
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
     OBJECT(recorded_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(own_files), OBJECT(cpu), OBJECT(errors_variable), OBJECT(QUIET), TYPE(ufunc), OBJECT(recorded),
-    OBJECT(common_dtype), OBJECT(functions_ask), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
+    OBJECT(common_dtype), OBJECT(ask_first), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
     OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause)};
 
 static const Slot slots[] = {
@@ -262,11 +262,11 @@ PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || find_scope_names() < 0 || PyModule_AddType(module, &StandIn_Type) < 0 ||
         PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
-        PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
-        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Program_Type) < 0 ||
-        PyModule_AddType(module, &Variadic_Type) < 0 || PyModule_AddType(module, &Scope_Type) < 0 ||
-        PyModule_AddType(module, &Held_Type) < 0 || PyModule_AddType(module, &Sizes_Type) < 0 ||
-        PyModule_AddType(module, &Arrival_Type) < 0 ||
+        PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Gate_Type) < 0 ||
+        PyModule_AddType(module, &Pull_Type) < 0 || PyModule_AddType(module, &Twin_Type) < 0 ||
+        PyModule_AddType(module, &Program_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
+        PyModule_AddType(module, &Scope_Type) < 0 || PyModule_AddType(module, &Held_Type) < 0 ||
+        PyModule_AddType(module, &Sizes_Type) < 0 || PyModule_AddType(module, &Arrival_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

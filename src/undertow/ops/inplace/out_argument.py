@@ -25,6 +25,7 @@ from undertow.ops.inplace.forms import check_in_place, write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks, asks_itself
 
 #: functions whose `out` must have the dtype of the result, as in PyTorch; others convert to one that can hold it
 SAME_DTYPE = frozenset(
@@ -124,7 +125,12 @@ def function_with_out(op: Op) -> Any:
     bind = op.bind
     places = [k for k, name in enumerate(op.ordered) if name in op.inputs]
 
+    @asks_itself
     def function(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
+        if FUNCTIONS_ASK:
+            found = answer(public, args, kwargs if out is None else {**kwargs, "out": out})
+            if found is not NOBODY:
+                return found
         args = bind(args, kwargs)
         for k in places:
             if type(args[k]) is not Tensor:
@@ -139,9 +145,10 @@ def function_with_out(op: Op) -> Any:
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
-    function.op = op  # type: ignore[attr-defined]
+    function.op = op
     compiled = compile_with_out(op, function)
-    return describe(op, function, compiled, lambda: _signature_with_out(op))
+    public = describe(op, function, compiled, lambda: _signature_with_out(op))
+    return public
 
 
 def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:
@@ -189,6 +196,7 @@ def public_function(name: str) -> Callable[..., Any]:
 
 
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    @asks
     @shortcut(function, ForeignOperandError, name="with_out")
     @functools.wraps(function)
     def wrapped(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
