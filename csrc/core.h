@@ -59,7 +59,7 @@ typedef struct {
     PyTypeObject *VersionCounter;
     Py_ssize_t c_value, c_operation, c_code, c_lasti;
     PyObject *counter_of;
-    PyObject *LEAF, *NO_COUNTER, *extra_of, *version_of, *current_replay, *attach_view;
+    PyObject *LEAF, *LAST, *NO_COUNTER, *extra_of, *version_of, *current_replay, *attach_view;
     PyObject *DEFAULT, *NO_GRAD, *INFERENCE, *MULTIPLE_OUTPUTS, *share_inference;
     /* modes */
     PyObject *state_variable;
@@ -143,6 +143,7 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type, 
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
+PyObject *plain_leaf_edge(PyObject *module, PyObject *leaf);
 PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);

@@ -13,6 +13,49 @@ edge_of(PyObject *tensor)
     return Py_NewRef(SLOT(tensor, core.t_edge));
 }
 
+/* The AccumulateGrad node of a leaf that has none yet (a new reference), if that is a plain one: what `leaf_edge` of
+ * graph/accumulate.py does for others. Of two threads the second finds the first one's: the interpreter's lock is let go
+ * of by collections alone, and so only before the second look. NULL without an exception: it is no plain one. */
+static PyObject *
+new_leaf_edge(PyObject *leaf, PyObject *extra)
+{
+    PyObject *array = SLOT(leaf, core.t_array), *found;
+    if (SLOT(extra, core.e_rare) != Py_None || SLOT(leaf, core.t_xp) != core.cpu || !PyArray_CheckExact(array)) {
+        return NULL;
+    }
+    PyObject *node = core.AccumulateGrad->tp_alloc(core.AccumulateGrad, 0);
+    PyObject *reference = node == NULL ? NULL : PyWeakref_NewRef(node, NULL);
+    PyObject *shape = reference == NULL ? NULL : shape_of(array);
+    if (shape == NULL) {
+        Py_XDECREF(reference);
+        Py_XDECREF(node);
+        return NULL;
+    }
+    SLOT(node, core.a_variable) = Py_NewRef(leaf);
+    SLOT(node, core.n_sequence_nr) = Py_NewRef(core.LAST);
+    SLOT(node, core.n_shape) = shape;
+    SLOT(node, core.n_dtype) = Py_NewRef(dtype_of(array));
+    SLOT(node, core.n_extra) = Py_NewRef(Py_None);
+    PyObject *earlier = SLOT(extra, core.e_accumulate);
+    if (earlier != Py_None && (found = referent(earlier)) != NULL) { /* another thread was faster */
+        Py_DECREF(reference);
+        Py_DECREF(node);
+        return found;
+    }
+    set_slot(extra, core.e_accumulate, reference);
+    return node;
+}
+
+/* plain_leaf_edge(leaf): its AccumulateGrad node, new or not; None if it is not for C to make */
+PyObject *
+plain_leaf_edge(PyObject *module, PyObject *leaf)
+{
+    PyObject *made = is_tensor(leaf) && SLOT(leaf, core.t_extra) != Py_None
+                         ? new_leaf_edge(leaf, SLOT(leaf, core.t_extra))
+                         : NULL;
+    return made != NULL || PyErr_Occurred() ? made : Py_NewRef(Py_None);
+}
+
 PyObject *
 leaf_stands(PyObject *leaf, PyObject *node)
 {
@@ -32,7 +75,8 @@ leaf_stands(PyObject *leaf, PyObject *node)
     PyObject *user = reference == Py_None ? NULL : referent(reference);
     if (user != NULL && user != node) {
         Py_DECREF(user);
-        return PyObject_CallOneArg(core.leaf_edge, leaf);
+        found = new_leaf_edge(leaf, extra);
+        return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(core.leaf_edge, leaf);
     }
     Py_XDECREF(user);
     if (user == NULL) {

@@ -12,6 +12,7 @@ from undertow.backend import cpu
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.streams import stream
+from undertow.compiled import core
 from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
@@ -120,6 +121,9 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     extra = leaf._extra
     reference = None if extra is None else extra.accumulate
     node = None if reference is None else reference()
+    if node is None and core is not None:
+        extra_of(leaf)
+        node = core.plain_leaf_edge(leaf)
     if node is None:
         with held(_lock):
             extra = extra_of(leaf)

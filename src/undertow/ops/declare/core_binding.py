@@ -9,7 +9,7 @@ from undertow.compiled import core
 from undertow.graph import user_lines
 from undertow.graph.accumulate import AccumulateGrad, leaf_edge, resolve_leaves
 from undertow.graph.history import rebase_history, recorded_edge
-from undertow.graph.node import Node, OutputEdge, StreamExtra, extra_on, sequence
+from undertow.graph.node import LAST, Node, OutputEdge, StreamExtra, extra_on, sequence
 from undertow.graph.saved import Freed, unpack_input, unpack_output
 from undertow.modes import State, state_variable
 from undertow.ops.declare.recorded_namespace import recorded
@@ -22,7 +22,7 @@ from undertow.tensor.views import Replay, View, attach_view, current_replay, sha
 if core is not None:
     core.bind(
         Tensor=Tensor, Extra=Extra, View=View, Replay=Replay, State=State, Node=Node,
-        AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, NO_COUNTER=NO_COUNTER,
+        AccumulateGrad=AccumulateGrad, OutputEdge=OutputEdge, Freed=Freed, LEAF=LEAF, LAST=LAST, NO_COUNTER=NO_COUNTER,
         extra_of=extra_of, version_of=version_of, current_replay=current_replay, DEFAULT=DEFAULT, NO_GRAD=NO_GRAD,
         INFERENCE=INFERENCE, share_inference=share_inference, attach_view=attach_view, state_variable=state_variable,
         sequence=sequence, recorded_edge=recorded_edge, leaf_edge=leaf_edge,

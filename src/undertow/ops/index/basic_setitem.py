@@ -131,7 +131,7 @@ def assign(tensor: Tensor, index: Any, value: Array) -> bool:
     if not is_free(tensor, state) or not _is_simple(value, tensor):
         return False
     try:
-        if is_tensor and tensor._xp.may_share_memory(tensor._array, value._array):
+        if is_tensor and _may_share_memory(tensor, tensor._array, value):
             return _assign_own_memory(tensor, tensor._array[key], value._array)
         quietly(setitem, tensor._array, key, value._array if is_tensor else value)
     except (IndexError, ValueError):
@@ -192,10 +192,10 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
         return False
     if not target.flags.writeable or (is_tensor and value._array.shape != target.shape):
         return False
-    if is_tensor and overlap(tensor._xp, target, value._array) == "part":
+    shared = is_tensor and _may_share_memory(tensor, target, value)
+    if shared and overlap(tensor._xp, target, value._array) == "part":
         return False
     edge = _value_edge(value) if is_tensor else None
-    shared = is_tensor and tensor._xp.may_share_memory(target, value._array)
     target[...] = value._array.copy() if shared else value._array if is_tensor else value
     node = new(Assignment)
     node.outer, node.key = outer, key
@@ -212,6 +212,13 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
     if outer is not None:
         extra.view.version = STALE  # type: ignore[union-attr]
     return True
+
+
+def _may_share_memory(tensor: Tensor, target: Array, value: Tensor) -> bool:
+    mine, other = tensor._array, value._array
+    if type(mine) is type(other) is cpu.ndarray and mine.base is None and other.base is None:
+        return mine is other  # two arrays that own their memory
+    return bool(tensor._xp.may_share_memory(target, other))
 
 
 def _may_be_rebased(tensor: Tensor, view: Any) -> bool:
