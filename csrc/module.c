@@ -5,6 +5,7 @@
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
+#include "kernels/softmax_columns.h"
 #include "rows.h"
 
 Core core;
@@ -167,6 +168,7 @@ use_twins(PyObject *module, PyObject *enabled)
 
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
+    {"quicken_attributes", (PyCFunction)(void (*)(void))quicken_attributes, METH_FASTCALL},
     {"set_threads", set_threads, METH_O},
     {"keep_memory", keep_memory, METH_O},
     {"kept_memory", kept_memory, METH_NOARGS},
@@ -179,6 +181,7 @@ static PyMethodDef functions[] = {
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
     {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
+    {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
     {"give_gradients", (PyCFunction)(void (*)(void))give_gradients, METH_FASTCALL},
@@ -235,6 +238,8 @@ static PyMethodDef functions[] = {
     {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"running_products", (PyCFunction)(void (*)(void))running_products, METH_FASTCALL},
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
+    {"softmax_columns", (PyCFunction)(void (*)(void))softmax_columns, METH_FASTCALL},
+    {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
     {"order_rows", (PyCFunction)(void (*)(void))order_rows, METH_FASTCALL},
@@ -260,7 +265,8 @@ PyInit__core(void)
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
         PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Program_Type) < 0 ||
         PyModule_AddType(module, &Variadic_Type) < 0 || PyModule_AddType(module, &Scope_Type) < 0 ||
-        PyModule_AddType(module, &Held_Type) < 0 || PyModule_AddType(module, &Arrival_Type) < 0 ||
+        PyModule_AddType(module, &Held_Type) < 0 || PyModule_AddType(module, &Sizes_Type) < 0 ||
+        PyModule_AddType(module, &Arrival_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;
