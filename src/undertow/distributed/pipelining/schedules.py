@@ -84,7 +84,7 @@ class Run:
         self.schedule, self.stage, self.kwargs = schedule, schedule.stage, kwargs
         count = schedule.n_microbatches
         self.args = list(zip(*[parts_of(arg, count) for arg in args], strict=True)) if args else [()] * count
-        self.targets = [None] * count if target is None else parts_of(target, count)
+        self.targets: list[Any] = [None] * count if target is None else parts_of(target, count)
         self.outputs: list[list[Tensor]] = []
         self.losses: list[Tensor] = []
 
