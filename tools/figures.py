@@ -30,6 +30,7 @@ FORMATS = {
     "growth": "benchmarks.growth",
     "cuda": "benchmarks.cuda",
     "distributed": "benchmarks.distributed",
+    "direct-reads": "benchmarks.direct_reads",
     "conformance": "conformance.report",
 }
 

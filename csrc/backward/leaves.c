@@ -97,7 +97,7 @@ give_first(PyObject *variable, PyObject *grad)
 /* What hangs on a leaf that its gradient would have to meet: nothing, only functions to call when it has it, or more. */
 enum { NOTHING, CALLBACKS, MORE };
 
-static PyObject *name_hooks, *name_last_hooks, *name_moved, *name_resized_at, *name_node;
+static PyObject *name_hooks, *name_last_hooks, *name_moved, *name_resized_at, *name_node, *name_accumulate;
 
 static int
 find_names(void)
@@ -107,9 +107,13 @@ find_names(void)
         name_last_hooks = PyUnicode_InternFromString("last_hooks");
         name_moved = PyUnicode_InternFromString("moved");
         name_resized_at = PyUnicode_InternFromString("resized_at");
+        name_accumulate = PyUnicode_InternFromString("accumulate");
         name_node = PyUnicode_InternFromString("node");
     }
-    return name_hooks != NULL && name_last_hooks != NULL && name_moved != NULL && name_resized_at != NULL && name_node != NULL ? 0 : -1;
+    return name_hooks == NULL || name_last_hooks == NULL || name_moved == NULL || name_resized_at == NULL ||
+                   name_accumulate == NULL || name_node == NULL
+               ? -1
+               : 0;
 }
 
 /* The functions to call, new references or NULL: a dictionary of those that a program has registered, and a tuple of the
@@ -258,6 +262,24 @@ call_back(Pass *pass, PyObject *node, PyObject *variable, const Callbacks *callb
     return status;
 }
 
+/* Store a gradient (borrowed), or add it to the leaf's, and call back. */
+static int
+accumulate_and_call_back(Pass *pass, PyObject *node, PyObject *variable, PyObject *grad, int unshared,
+                         const Callbacks *callbacks)
+{
+    int stored = unshared ? give_first(variable, grad) : 0;
+    if (stored == 0) {
+        PyObject *own = unshared ? Py_True : Py_False;
+        PyObject *nothing = PyObject_CallMethodObjArgs(node, name_accumulate, grad, own, NULL);
+        Py_XDECREF(nothing);
+        stored = nothing == NULL ? -1 : 1;
+        if (nothing == NULL) {
+            describe(pass->task, node);
+        }
+    }
+    return stored < 0 ? -1 : call_back(pass, node, variable, callbacks);
+}
+
 /* 1 if the gradient was only given to who asked for it, and the leaf has nothing of it. */
 static int
 finish(Pass *pass, PyObject *node, PyObject *grad)
@@ -268,13 +290,11 @@ finish(Pass *pass, PyObject *node, PyObject *grad)
     int status = 0;
     Callbacks callbacks = {NULL, NULL};
     int hanging = extra == NULL || !is_plain(node) ? MORE : hanging_on(extra, &callbacks);
-    if (hanging == CALLBACKS && unshared && pass->info == Py_None && pass->rows == Py_None) {
-        if ((status = give_first(variable, grad)) != 0) {
-            Py_DECREF(grad);
-            status = status < 0 ? -1 : call_back(pass, node, variable, &callbacks);
-            release(&callbacks);
-            return status;
-        }
+    if (hanging == CALLBACKS && grad != NULL && pass->info == Py_None && pass->rows == Py_None) {
+        status = accumulate_and_call_back(pass, node, variable, grad, unshared, &callbacks);
+        Py_DECREF(grad);
+        release(&callbacks);
+        return status;
     }
     else if (hanging == NOTHING) {
         status = pass->info == Py_None ? 1 : capture(pass, node, grad);

@@ -23,8 +23,8 @@ class Schedule:
     """What schedules have in common.
 
     stage           of this process
-    n_microbatches  how many parts a batch is cut into, along the first dimension
-    loss_fn         loss_fn(output, target), in the last stage; the loss of a batch is the mean over its parts
+    n_microbatches  how many parts a batch is cut into, along the first dimension; some may have an example more
+    loss_fn         loss_fn(output, target), in the last stage; the loss of a batch is the mean over its examples
     scale_grads     whether gradients are those of that mean; False: of the sum
     """
 
@@ -84,7 +84,7 @@ class Run:
         self.schedule, self.stage, self.kwargs = schedule, schedule.stage, kwargs
         count = schedule.n_microbatches
         self.args = list(zip(*[parts_of(arg, count) for arg in args], strict=True)) if args else [()] * count
-        self.targets = [None] * count if target is None else parts_of(target, count)
+        self.targets: list[Any] = [None] * count if target is None else parts_of(target, count)
         self.outputs: list[list[Tensor]] = []
         self.losses: list[Tensor] = []
 
@@ -100,8 +100,15 @@ class Run:
     def backward(self, number: int) -> None:
         loss = self.losses[number] if self.stage.is_last else None
         if loss is not None and self.schedule.scale_grads:
-            loss = loss / self.schedule.n_microbatches
+            loss = loss / self.parts_as_large(number)
         self.stage.backward_one(number, loss)
+
+    def parts_as_large(self, number: int) -> float:
+        """How many microbatches of this one's size the batch has, by which its loss is divided."""
+        if not isinstance(self.targets[number], Tensor):
+            return self.schedule.n_microbatches
+        sizes = [len(part) for part in self.targets]
+        return sum(sizes) / sizes[number]
 
     def joined(self) -> Any:
         """The outputs of all microbatches as those of one batch."""
@@ -115,12 +122,11 @@ def parts_of(value: Any, count: int) -> list[Any]:
     """A tensor cut along its first dimension; anything else is given to all."""
     if not isinstance(value, Tensor):
         return [value] * count
-    if not value.dim() or value.shape[0] % count:
+    if not value.dim() or value.shape[0] < count:
         raise ValueError(
-            f"a batch of shape {list(value.shape)} cannot be cut into {count} microbatches of the same size along its "
-            "first dimension"
+            f"a batch of shape {list(value.shape)} cannot be cut into {count} microbatches along its first dimension"
         )
-    return list(value.chunk(count))
+    return list(value.tensor_split(count))
 
 
 class ScheduleGPipe(Schedule):
