@@ -172,3 +172,27 @@ def test_functionalize_gives_what_the_function_gives() -> None:
     assert ut.func.grad(ut.func.functionalize(change))(x).tolist() == [4, 6]
     with pytest.raises(RuntimeError, match="Valid options"):
         ut.func.functionalize(change, remove="all")
+
+
+def doubled_in_place(x: Any) -> Any:
+    return (x.mul_(2) ** 2).sum()
+
+
+def scaled_after_use(x: Any) -> Any:
+    y = x * 3
+    with ut.no_grad():
+        x.mul_(2)
+    return (y * x.detach()).sum()
+
+
+@pytest.mark.parametrize("function", [doubled_in_place, scaled_after_use])
+def test_arguments_changed_in_place_inside_of_another_gradient(function: Any) -> None:
+    """Their history is another then, and a gradient by it would be that of what they have become."""
+    inner = func.grad(function)
+    with pytest.raises(RuntimeError, match="being used in an in-place operation: the function changed an argument"):
+        func.grad(lambda x: inner(x * 1).sum())(ut.ones(2))
+
+
+def test_a_copy_of_an_argument_may_be_changed_inside_of_another_gradient() -> None:
+    inner = func.grad(lambda x: doubled_in_place(x.clone()))
+    assert func.grad(lambda x: inner(x * 1).sum())(ut.ones(2)).tolist() == [8, 8]

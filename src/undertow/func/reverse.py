@@ -9,6 +9,7 @@ from typing import Any
 from undertow import pytree
 from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.backward import grad as autograd_grad
+from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.autograd.functional.jacobians import standard_basis
 from undertow.autograd.functional.recording import recording
 from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns
@@ -27,9 +28,11 @@ from undertow.func.arguments import (
 )
 from undertow.func.complex_jacobians import as_one_complex, imaginary
 from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
+from undertow.graph.accumulate import gradient_edge
+from undertow.graph.edges import Edge
 from undertow.modes import is_grad_enabled, set_grad_enabled
 from undertow.ops import REGISTRY
-from undertow.tensor import Tensor
+from undertow.tensor import LEAF, Tensor
 
 Function = Callable[..., Any]
 
@@ -107,6 +110,22 @@ def per_sample_grad(
     return gradients
 
 
+def entry_of(alias: Tensor) -> Edge | None:
+    """Where the gradient of an argument arrives, if it has a history that a change in place could exchange."""
+    while type(alias) is BatchedTensor:
+        alias = alias._value
+    return None if alias._edge is LEAF else gradient_edge(alias)
+
+
+def check_entry(alias: Tensor, entry: Edge | None) -> None:
+    """Refuse to differentiate with respect to an argument whose history the function has exchanged."""
+    if entry is not None and entry is not entry_of(alias):
+        raise RuntimeError(
+            "a Variable that requires grad is being used in an in-place operation: the function changed an argument "
+            "that it is differentiated with respect to, inside of another gradient. Let it change a clone() of it."
+        )
+
+
 class _RecordedCall:
     """A function called on aliases of its arguments, which it was recorded with.
 
@@ -119,6 +138,7 @@ class _RecordedCall:
         check_tensors(leaves, api, "inputs")
         with recording():
             self.own = [differentiable_alias(leaf) for leaf in leaves]
+            self.entries = [entry_of(x) for x in self.own]
             self.output, self.aux = split_aux(func(*self.spec.unflatten(self.own)), has_aux, api)
         self.outputs, self.out_spec = pytree.flatten(self.output)
 
@@ -131,6 +151,8 @@ class _RecordedCall:
         if create_graph is None:
             given = [s for s in seeds if s is not None and get_requires_grad(s)]
             create_graph = is_grad_enabled() and (bool(given) or reaches_others(roots, self.own))
+        for alias, entry in zip(self.own, self.entries, strict=True):
+            check_entry(alias, entry)
         found = autograd_grad(roots, self.own, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
         return [zeros_like(x) if g is None else g for g, x in zip(found, self.own, strict=True)]
 
