@@ -143,8 +143,11 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
+PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
+int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
+int put_back(PyObject *variable, PyObject *value);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */
@@ -176,6 +179,7 @@ PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_
 /* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
+extern PyTypeObject Sizes_Type;
 
 /* ---- formula/blocks.c */
 

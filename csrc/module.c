@@ -167,6 +167,7 @@ use_twins(PyObject *module, PyObject *enabled)
 
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
+    {"quicken_attributes", (PyCFunction)(void (*)(void))quicken_attributes, METH_FASTCALL},
     {"set_threads", set_threads, METH_O},
     {"keep_memory", keep_memory, METH_O},
     {"kept_memory", kept_memory, METH_NOARGS},
@@ -179,6 +180,7 @@ static PyMethodDef functions[] = {
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
     {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
+    {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
     {"arrived", (PyCFunction)(void (*)(void))arrived, METH_FASTCALL},
@@ -262,7 +264,7 @@ PyInit__core(void)
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
         PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Program_Type) < 0 ||
         PyModule_AddType(module, &Variadic_Type) < 0 || PyModule_AddType(module, &Scope_Type) < 0 ||
-        PyModule_AddType(module, &Held_Type) < 0 ||
+        PyModule_AddType(module, &Held_Type) < 0 || PyModule_AddType(module, &Sizes_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;
