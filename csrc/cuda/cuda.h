@@ -7,7 +7,8 @@
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
  * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
  * queue.c        what is asked of a stream, sent together; repeated sequences as graphs        watch.c   forgotten ones
- * launch.c       a kernel, a grid and its arguments           chains.c   elementwise launches that become one
+ * launch.c       a kernel, a grid and its arguments
+ * chains.c       elementwise launches that become one        chain_kernels.c   the kernels of these
  * array.c        the array type            views.c, indices.c   the same memory with other shapes and strides
  * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
@@ -15,7 +16,7 @@
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
  * updates.c      one launch for many arrays: the steps of optimizers
  * convolution.c  convolutions, by cuDNN    plans.c       graphs of operations, by cuDNN
- * light.c        matrix products, by cuBLASLt: half precision, and with a bias
+ * light.c        matrix products, by cuBLASLt: half precision, and with a bias        product_on_host.c   emulated ones
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
  * "device" memory is the host's, and the same kernels are compiled by the host's compiler.
