@@ -206,7 +206,7 @@ enqueue_piece(Elementwise *kernel, Variant *variant, const Operand *operands, Ar
     }
     Chain *chain = lane->chain;
     if (chain->count == 0 || !add_piece(chain, kernel, variant, operands, out)) {
-        if (close_chain(lane) && flush_lane(lane) < 0) {
+        if (close_chain(lane) && end_long(lane) < 0) {
             return -1;
         }
         chain->from = lane->filled;

@@ -133,6 +133,7 @@ struct Lane {
     char *queue;
     size_t filled;
     int waiting; /* entries in the queue */
+    int long_waiting, is_busy; /* those that keep the device busy; whether such were sent since it was last waited for */
     uint64_t hash;
     Chain *chain; /* of its last entries, which the hash leaves out until it is closed: chains.c */
     Pool *pool;
@@ -261,7 +262,8 @@ typedef struct {
     Function function;
 } Entry;
 
-/* Ask for a launch on the current stream of the device in use. `size` is that of the arguments; is_long: it keeps the device busy, and is sent at once. */
+/* Ask for a launch on the current stream of the device in use. `size` is that of the arguments; is_long: it keeps the device
+ * busy, and is sent soon. */
 int enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size,
             int is_long);
 int enqueue_zero(char *memory, size_t bytes);
@@ -271,6 +273,9 @@ Lane *open_queue(const void *arguments, size_t size);
 void write_entry(Lane *lane, int kind, Function function, const unsigned *grid, unsigned block, const void *arguments,
                  size_t size);
 int end_entry(Lane *lane);
+/* Count one that keeps the device busy. The first is sent at once, so that the device has something to do; those behind it
+ * wait for each other, and a sequence of them can be a graph. */
+int end_long(Lane *lane);
 void mix_entries(Lane *lane, size_t from);
 /* Send what was asked of the current stream, of one, of all: before anybody looks at memory of the device, or gives it
  * away. */
