@@ -169,7 +169,7 @@ flush_lane(Lane *lane)
     if (lane->waiting == 0) {
         return 0;
     }
-    close_chain(lane);
+    lane->long_waiting += close_chain(lane);
     int status = send_to(lane) < 0 ? -1 : send(lane);
     counted.flushes++;
     lane->is_busy |= lane->long_waiting > 0;
