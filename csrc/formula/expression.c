@@ -11,6 +11,8 @@
 enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ, BLOCKS };
 
 #define MOST_IN_BLOCKS 12 /* arguments */
+#define SHORT_ROW 32      /* elements */
+#define MANY_ROWS 1000
 
 static npy_intp large = 32768; /* elements from which on a formula is evaluated in blocks */
 
@@ -311,8 +313,28 @@ broadcast_size(PyObject *const *values, int count)
     return size;
 }
 
+/* Whether there are many short rows, to which something is broadcast: a ufunc's loop would start again with each. */
+static int
+have_short_rows(PyObject *const *values, int count)
+{
+    npy_intp row = 1, least = NPY_MAX_INTP;
+    for (int k = 0; k < count; k++) {
+        PyArrayObject *array = (PyArrayObject *)values[k];
+        if (PyArray_CheckExact(values[k]) && PyArray_NDIM(array) > 0) {
+            npy_intp size = count_of(array), length = PyArray_DIM(array, PyArray_NDIM(array) - 1);
+            least = size < least ? size : least;
+            row = length > row ? length : row;
+        }
+    }
+    if (row == 1 || row >= SHORT_ROW) {
+        return 0;
+    }
+    npy_intp size = broadcast_size(values, count);
+    return least < size && size >= row * MANY_ROWS;
+}
+
 /* Whether the result of an elementwise function of these is large: one of them is, or two that are not alike make it
- * so. */
+ * so; or it has many short rows. */
 static int
 are_large(PyObject *const *values, int count)
 {
@@ -325,7 +347,8 @@ are_large(PyObject *const *values, int count)
             largest = size > largest ? size : largest;
         }
     }
-    return largest >= large || (product >= (double)large && broadcast_size(values, count) >= large);
+    return largest >= large || (product >= (double)large && broadcast_size(values, count) >= large) ||
+           (product >= 2 * MANY_ROWS && have_short_rows(values, count));
 }
 
 /* set_large(elements): from how many on formulas are evaluated in blocks, for tests; returns what it was before */

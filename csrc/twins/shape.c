@@ -3,6 +3,7 @@
  */
 #include "kernels/copies.h"
 #include "kernels/kernels.h"
+#include "kernels/products.h"
 #include "kernels/sums.h"
 #include "quiet.h"
 #include "twins/arrays.h"
@@ -186,6 +187,9 @@ multiply_matrices(PyObject *const *arguments)
         out = new_large(2, sizes, NULL, (PyArray_Descr *)Py_NewRef(PyArray_DESCR(a)));
         if (out == NULL) {
             return NULL;
+        }
+        if (product_in_threads(a, b, (PyArrayObject *)out)) {
+            return out;
         }
     }
     PyObject *context = enter_quiet();

@@ -191,8 +191,11 @@ attach(dlpack.METHODS)
 attach(AUTOGRAD)
 #: the attributes that the compiled core reads itself (csrc/call/attributes.c), as they are in Python
 PROPERTIES: dict[str, property] = {} if core is None else core.quicken_attributes(Size, PUBLIC)
-torch_function.join(
-    vars(Tensor), but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass"
+attach(
+    torch_function.gates(
+        vars(Tensor),
+        but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass",
+    )
 )
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]
