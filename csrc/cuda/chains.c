@@ -14,63 +14,11 @@
  * A chain is compiled before a later launch, and never while it is closed: Python runs then, and with it other threads,
  * which may launch.
  */
-#include "cuda/elementwise.h"
+#include "cuda/chains.h"
 
-#define MOST_PIECES 8
-#define MOST_SLOTS 8
-#define MOST_NUMBERS 16
-#define MOST_SHAPES 4096
-#define BUCKETS 512
 #define THREADS 256
 
-/* An array, or where all elements of a chain are read from one: `bytes` of each. */
-typedef struct {
-    const char *data;
-    int code, is_single, bytes;
-} Slot;
-
-typedef struct {
-    Elementwise *kernel;
-    Variant *variant;
-    int sources[MOST_IN]; /* slots; ~p: the result of piece p; a number's is not looked at */
-    Slot out;
-    const Block *block;
-    int is_dead; /* nobody has the result any more */
-} Piece;
-
-struct Chain {
-    int count, slot_count, number_count, is_long;
-    size_t from; /* where its entries begin in the queue */
-    npy_intp size;
-    Piece pieces[MOST_PIECES];
-    Slot slots[MOST_SLOTS];
-    Value numbers[MOST_NUMBERS];
-};
-
-/* What a kernel is made for. */
-typedef struct {
-    int count, slot_count, number_count, wide;
-    struct {
-        Elementwise *kernel;
-        uint64_t key;
-        signed char sources[MOST_IN], is_stored[8];
-    } pieces[MOST_PIECES];
-    signed char slots[MOST_SLOTS][2]; /* code, whether it is a single element */
-} Shape;
-
-typedef struct Joined {
-    Shape shape;
-    int seen, has_failed;
-    Function function;
-    struct Joined *next;
-} Joined;
-
-static Joined *table[BUCKETS], *wanted;
-static int shapes;
-/* how many elements arrays must have, and how often a chain must have been seen before its kernel is made */
-static npy_intp least = (npy_intp)1 << 15;
-static int sightings = 2;
-static PyObject *chain_maker;
+static npy_intp least = (npy_intp)1 << 15; /* elements that arrays must have */
 long long joined_launches;
 
 /* ---- which launches fit together */
@@ -185,110 +133,6 @@ forget_chained(const Block *block)
     }
 }
 
-/* ---- kernels */
-
-/* Whether a piece's result is written: somebody has it, and none behind it is written there. */
-static int
-is_stored(const Chain *chain, int p)
-{
-    for (int later = p + 1; later < chain->count; later++) {
-        if (chain->pieces[later].out.data == chain->pieces[p].out.data) {
-            return 0;
-        }
-    }
-    return p == chain->count - 1 || !chain->pieces[p].is_dead;
-}
-
-static Shape
-shape_of(const Chain *chain)
-{
-    Shape shape;
-    int most = 1;
-    memset(&shape, 0, sizeof(shape));
-    shape.count = chain->count;
-    shape.slot_count = chain->slot_count;
-    shape.number_count = chain->number_count;
-    for (int p = 0; p < chain->count; p++) {
-        const Piece *piece = &chain->pieces[p];
-        shape.pieces[p].kernel = piece->kernel;
-        shape.pieces[p].key = piece->variant->key;
-        shape.pieces[p].is_stored[0] = (signed char)is_stored(chain, p);
-        for (int k = 0; k < piece->kernel->nin; k++) {
-            shape.pieces[p].sources[k] = (signed char)piece->sources[k];
-        }
-        most = piece->out.bytes > most ? piece->out.bytes : most;
-    }
-    for (int k = 0; k < chain->slot_count; k++) {
-        const Slot *slot = &chain->slots[k];
-        shape.slots[k][0] = (signed char)slot->code;
-        shape.slots[k][1] = (signed char)slot->is_single;
-        most = slot->bytes > most ? slot->bytes : most;
-    }
-    shape.wide = 16 / most; /* elements that are read at a time: sixteen bytes of the largest */
-    return shape;
-}
-
-/* What is known about chains of a shape; NULL: nothing, and no more of them are remembered. */
-static Joined *
-find_joined(const Shape *shape)
-{
-    const uint64_t *words = (const uint64_t *)shape;
-    uint64_t hash = 1469598103934665603ull;
-    for (size_t k = 0; k < sizeof(*shape) / sizeof(*words); k++) {
-        hash = (hash ^ words[k]) * 0x9E3779B97F4A7C15ull;
-        hash ^= hash >> 29;
-    }
-    Joined **bucket = &table[hash % BUCKETS], *found = *bucket;
-    while (found != NULL && memcmp(&found->shape, shape, sizeof(*shape)) != 0) {
-        found = found->next;
-    }
-    if (found == NULL && shapes < MOST_SHAPES && (found = calloc(1, sizeof(Joined))) != NULL) {
-        found->shape = *shape;
-        found->next = *bucket;
-        *bucket = found;
-        shapes++;
-    }
-    return found;
-}
-
-/* (kernel, codes of its operands, where they come from, whether the result is written) of a piece */
-static PyObject *
-describe(const Shape *shape, int p)
-{
-    int nin = shape->pieces[p].kernel->nin;
-    PyObject *codes = PyTuple_New(nin), *sources = PyTuple_New(nin);
-    for (int k = 0; codes != NULL && sources != NULL && k < nin; k++) {
-        long code = (long)(shape->pieces[p].key >> (KEY_BITS * k) & ((1 << KEY_BITS) - 1));
-        PyTuple_SET_ITEM(codes, k, PyLong_FromLong(code));
-        PyTuple_SET_ITEM(sources, k, PyLong_FromLong(shape->pieces[p].sources[k]));
-    }
-    return Py_BuildValue("ONNi", (PyObject *)shape->pieces[p].kernel, codes, sources, shape->pieces[p].is_stored[0]);
-}
-
-/* Make the kernel of the chain that was last found to want one. */
-static void
-make_wanted(void)
-{
-    Joined *joined = wanted;
-    wanted = NULL;
-    PyObject *pieces = PyTuple_New(joined->shape.count), *slots = PyTuple_New(joined->shape.slot_count), *made = NULL;
-    for (int p = 0; pieces != NULL && p < joined->shape.count; p++) {
-        PyTuple_SET_ITEM(pieces, p, describe(&joined->shape, p));
-    }
-    for (int k = 0; slots != NULL && k < joined->shape.slot_count; k++) {
-        PyTuple_SET_ITEM(slots, k, Py_BuildValue("ii", joined->shape.slots[k][0], joined->shape.slots[k][1]));
-    }
-    if (!PyErr_Occurred()) {
-        made = PyObject_CallFunction(chain_maker, "OOi", pieces, slots, joined->shape.wide);
-    }
-    joined->function = made == NULL ? NULL : PyLong_AsVoidPtr(made);
-    joined->has_failed = joined->function == NULL;
-    PyErr_Clear(); /* then its launches stay single */
-    Py_XDECREF(pieces);
-    Py_XDECREF(slots);
-    Py_XDECREF(made);
-}
-
 /* ---- closing */
 
 static size_t
@@ -336,8 +180,8 @@ close_chain(Lane *lane)
         if (joined != NULL && joined->function != NULL) {
             replace_entries(lane, chain, &shape, joined->function);
         }
-        else if (joined != NULL && !joined->has_failed && joined->seen++ >= sightings) {
-            wanted = joined;
+        else if (joined != NULL) {
+            note_seen(joined);
         }
     }
     for (int p = 0; p < chain->count; p++) {
@@ -351,20 +195,18 @@ close_chain(Lane *lane)
 int
 enqueue_piece(Elementwise *kernel, Variant *variant, const Operand *operands, Array *out, const Launch *launch)
 {
-    if (out->size < least || chain_maker == NULL) {
+    if (out->size < least || !has_chain_maker()) {
         return enqueue(KERNEL_ENTRY, launch->function, launch->grid, launch->block, launch->arguments, launch->size,
                        launch->is_long);
     }
-    if (wanted != NULL) {
-        make_wanted();
-    }
+    make_wanted_chain();
     Lane *lane = open_queue(launch->arguments, launch->size);
     if (lane == NULL || (lane->chain == NULL && (lane->chain = calloc(1, sizeof(Chain))) == NULL)) {
         return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
     }
     Chain *chain = lane->chain;
     if (chain->count == 0 || !add_piece(chain, kernel, variant, operands, out)) {
-        if (close_chain(lane) && flush_lane(lane) < 0) {
+        if (close_chain(lane) && end_long(lane) < 0) {
             return -1;
         }
         chain->from = lane->filled;
@@ -381,14 +223,6 @@ enqueue_piece(Elementwise *kernel, Variant *variant, const Operand *operands, Ar
 
 /* ---- the module's */
 
-/* set_chain_maker(function): what makes the kernel of a chain, of descriptions of its pieces and arrays */
-PyObject *
-module_set_chain_maker(PyObject *module, PyObject *function)
-{
-    Py_XSETREF(chain_maker, Py_NewRef(function));
-    Py_RETURN_NONE;
-}
-
 /* set_joining(elements, sightings): join launches on so many elements, in chains that were seen so often before */
 PyObject *
 module_set_joining(PyObject *module, PyObject *args)
@@ -398,8 +232,8 @@ module_set_joining(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "ni", &elements, &often) || flush_all() < 0) {
         return NULL;
     }
-    PyObject *before = Py_BuildValue("ni", (Py_ssize_t)least, sightings);
+    PyObject *before = Py_BuildValue("ni", (Py_ssize_t)least, chain_sightings);
     least = elements;
-    sightings = often;
+    chain_sightings = often;
     return before;
 }

@@ -7,7 +7,8 @@
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
  * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
  * queue.c        what is asked of a stream, sent together; repeated sequences as graphs        watch.c   forgotten ones
- * launch.c       a kernel, a grid and its arguments           chains.c   elementwise launches that become one
+ * launch.c       a kernel, a grid and its arguments
+ * chains.c       elementwise launches that become one        chain_kernels.c   the kernels of these
  * array.c        the array type            views.c, indices.c   the same memory with other shapes and strides
  * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
@@ -15,7 +16,7 @@
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
  * updates.c      one launch for many arrays: the steps of optimizers
  * convolution.c  convolutions, by cuDNN    plans.c       graphs of operations, by cuDNN
- * light.c        matrix products, by cuBLASLt: half precision, and with a bias
+ * light.c        matrix products, by cuBLASLt: half precision, and with a bias        product_on_host.c   emulated ones
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
  * "device" memory is the host's, and the same kernels are compiled by the host's compiler.
@@ -132,6 +133,7 @@ struct Lane {
     char *queue;
     size_t filled;
     int waiting; /* entries in the queue */
+    int long_waiting, is_busy; /* those that keep the device busy; whether such were sent since it was last waited for */
     uint64_t hash;
     Chain *chain; /* of its last entries, which the hash leaves out until it is closed: chains.c */
     Pool *pool;
@@ -260,7 +262,8 @@ typedef struct {
     Function function;
 } Entry;
 
-/* Ask for a launch on the current stream of the device in use. `size` is that of the arguments; is_long: it keeps the device busy, and is sent at once. */
+/* Ask for a launch on the current stream of the device in use. `size` is that of the arguments; is_long: it keeps the device
+ * busy, and is sent soon. */
 int enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size,
             int is_long);
 int enqueue_zero(char *memory, size_t bytes);
@@ -270,6 +273,9 @@ Lane *open_queue(const void *arguments, size_t size);
 void write_entry(Lane *lane, int kind, Function function, const unsigned *grid, unsigned block, const void *arguments,
                  size_t size);
 int end_entry(Lane *lane);
+/* Count one that keeps the device busy. The first is sent at once, so that the device has something to do; those behind it
+ * wait for each other, and a sequence of them can be a graph. */
+int end_long(Lane *lane);
 void mix_entries(Lane *lane, size_t from);
 /* Send what was asked of the current stream, of one, of all: before anybody looks at memory of the device, or gives it
  * away. */

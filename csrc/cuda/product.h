@@ -24,4 +24,10 @@ int light_takes(int type);
 /* Ask for a product; bias: one number for each of the m, or NULL. */
 int enqueue_light(const Product *product, const void *bias, int is_long);
 
+
+/* ---- product_on_host.c */
+
+/* A product on the emulated device; `bias` may be NULL. */
+void emulate_product(const Product *product, const void *bias);
+
 #endif

@@ -1,5 +1,5 @@
-/* The queues of launches, one for each stream. What is asked of a stream is written down, and sent when somebody looks at the device, when
- * enough has come together, or behind work that takes the device long.
+/* The queues of launches, one for each stream. What is asked of a stream is written down, and sent when somebody looks at
+ * the device, when enough has come together, or behind work that takes the device long.
  *
  * A queue that holds the same as one before it, to the last byte (the same kernels, grids, addresses and numbers, in the
  * same order) is the same work. The third time it is sent while the driver records a graph, and from then on that graph
@@ -31,6 +31,7 @@ static size_t remembered_bytes;
 static int remembered;
 static int limit = 128; /* entries that are sent together; 0: each at once */
 static int is_blocking; /* whether each is waited for, too */
+static int together = 5; /* long ones that are sent together to a device that has something to do */
 static Sequence *table[BUCKETS];
 static struct {
     long long launches, flushes, graphs, captures;
@@ -168,11 +169,12 @@ flush_lane(Lane *lane)
     if (lane->waiting == 0) {
         return 0;
     }
-    close_chain(lane);
+    lane->long_waiting += close_chain(lane);
     int status = send_to(lane) < 0 ? -1 : send(lane);
     counted.flushes++;
+    lane->is_busy |= lane->long_waiting > 0;
     lane->filled = 0;
-    lane->waiting = 0;
+    lane->waiting = lane->long_waiting = 0;
     lane->hash = SEED;
     return status;
 }
@@ -276,16 +278,23 @@ end_entry(Lane *lane)
 }
 
 int
+end_long(Lane *lane)
+{
+    lane->long_waiting++;
+    return lane->long_waiting >= (lane->is_busy ? together : 1) ? flush_lane(lane) : 0;
+}
+
+int
 enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size, int is_long)
 {
     Lane *lane = open_queue(arguments, size);
-    if (lane == NULL || (close_chain(lane) && flush_lane(lane) < 0)) {
+    if (lane == NULL || (close_chain(lane) && end_long(lane) < 0)) {
         return -1;
     }
     size_t from = lane->filled;
     write_entry(lane, kind, function, grid, block, arguments, size);
     mix_entries(lane, from);
-    return end_entry(lane) < 0 || (is_long && flush_lane(lane) < 0) ? -1 : 0;
+    return end_entry(lane) < 0 || (is_long && lane->waiting && end_long(lane) < 0) ? -1 : 0;
 }
 
 int
@@ -317,14 +326,15 @@ module_leave_out_flush(PyObject *module, PyObject *occasion)
     return PyLong_FromLong(FLUSH_KINDS);
 }
 
-/* set_launch_mode(entries that are sent together, whether each is waited for) */
+/* set_launch_mode(entries that are sent together, whether each is waited for[, long ones that are sent together]) */
 PyObject *
 module_set_launch_mode(PyObject *module, PyObject *args)
 {
-    int entries, blocking;
-    if (!PyArg_ParseTuple(args, "ip", &entries, &blocking) || flush_all() < 0) {
+    int entries, blocking, many = together;
+    if (!PyArg_ParseTuple(args, "ip|i", &entries, &blocking, &many) || flush_all() < 0) {
         return NULL;
     }
+    together = many;
     limit = entries < 0 ? 0 : entries;
     is_blocking = blocking;
     Py_RETURN_NONE;

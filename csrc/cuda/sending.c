@@ -49,7 +49,11 @@ static Lane *
 ready_lane(Occasion occasion)
 {
     Lane *lane = lane_now();
-    return lane == NULL || flush_at(occasion, lane) < 0 || send_to(lane) < 0 ? NULL : lane;
+    if (lane == NULL || flush_at(occasion, lane) < 0 || send_to(lane) < 0) {
+        return NULL;
+    }
+    lane->is_busy = 0; /* the caller waits for it */
+    return lane;
 }
 
 int

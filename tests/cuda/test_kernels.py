@@ -226,6 +226,26 @@ def test_attention_on_tensor_cores(size: int) -> None:
         both(lambda q, k, v, c=causal, t=turned: attend(q, k, v, c, t), *arrays, dtype=dtype, rtol=rtol)
 
 
+def test_attention_by_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths that cuDNN has engines for: by cuDNN, where there is one, and by our kernels."""
+    pytest.importorskip("ml_dtypes")
+    from undertow.backend.cuda import cudnn, cudnn_attention
+    from undertow.backend.cuda.precision import switches
+
+    arrays = [normal(1, 2, 64, 64, seed=k) for k in range(3)]
+
+    def attend(q: Any, k: Any, v: Any, causal: bool) -> Any:
+        q, k, v = [x.transpose(1, 2).contiguous().transpose(1, 2) if causal else x for x in (q, k, v)]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).contiguous()
+
+    for causal in (False, True):
+        both(lambda q, k, v, c=causal: attend(q, k, v, c), *arrays, dtype=ut.float16, rtol=0.01)
+    engines = cudnn_attention.forward_engine, cudnn_attention.backward_engine
+    assert cudnn.library() is None or all([engine.cache_info().currsize >= 2 for engine in engines])
+    monkeypatch.setattr(switches, "deterministic", True)
+    both(lambda q, k, v: attend(q, k, v, True), *arrays, dtype=ut.float16, rtol=0.01)
+
+
 def test_switches_of_precision() -> None:
     from undertow.backend.cuda.precision import switches
 

@@ -144,3 +144,20 @@ def test_a_rule_is_one_kernel() -> None:
     here = z.detach().cpu().requires_grad_()
     here.sin().abs().sum().backward()
     np.testing.assert_allclose(z.grad.cpu().numpy(), here.grad.numpy(), rtol=1e-6)
+
+
+def test_long_launches_wait_for_each_other_behind_the_first() -> None:
+    x = ut.ones(300_000, dtype=ut.int8, device="cuda")
+    ut.cuda.synchronize()
+
+    def waiting_behind(count: int) -> int:
+        for _ in range(count):
+            x.sum()  # of several launches, one of them long
+        return ut.cuda.launch_stats()["waiting"]
+
+    x.flip(0)
+    assert waiting_behind(1) > 0 and waiting_behind(40) < 40
+    ut.cuda.synchronize()
+    before = ut.cuda.launch_stats()["flushes"]
+    x.flip(0)  # one launch, which finds the device with nothing to do
+    assert ut.cuda.launch_stats()["flushes"] == before + 1 and ut.cuda.launch_stats()["waiting"] == 0

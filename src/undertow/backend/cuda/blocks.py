@@ -6,6 +6,7 @@ In the text of such a kernel S is what arrays hold and T is what it computes wit
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,15 @@ def threads_that_keep(columns: int, *arrays: Any) -> int:
     ):
         return 0
     return max(32, 1 << (-(-columns // (2 * wide)) - 1).bit_length())
+
+
+#: dimensions of space that kernels of windows know: those that are missing come first
+MOST_DIMS = 3
+
+
+def three(sizes: Sequence[int], missing: int) -> list[int]:
+    """The sizes of all dimensions of space, `missing` for those that are not there."""
+    return [missing] * (MOST_DIMS - len(sizes)) + [int(n) for n in sizes]
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend.cuda import cudnn, device
-from undertow.backend.cuda.blocks import agree, kernel
+from undertow.backend.cuda.blocks import MOST_DIMS, agree, kernel, three
 from undertow.backend.interface import Array
 
 SIZES = "i64 n, examples, in, out, groups, x_sizes[3], y_sizes[3], window[3], stride[3], padding[3], dilation[3]; "
@@ -110,12 +110,6 @@ KERNEL(weights, P) { BEGIN
 """
 )
 
-MOST_DIMS = 3
-
-
-def _three(sizes: Sequence[int], missing: int) -> list[int]:
-    return [missing] * (MOST_DIMS - len(sizes)) + [int(n) for n in sizes]
-
 
 class Problem:
     """The shapes of x, weight and y, and how windows lie."""
@@ -130,7 +124,7 @@ class Problem:
     def numbers(self, n: int) -> list[int]:
         """What kernels are told: SIZES."""
         lists = (self.x[2:], self.y[2:], self.weight[2:], *self.windows)
-        spread = [k for sizes, none in zip(lists, (1, 1, 1, 1, 0, 1), strict=True) for k in _three(sizes, none)]
+        spread = [k for sizes, none in zip(lists, (1, 1, 1, 1, 0, 1), strict=True) for k in three(sizes, none)]
         return [n, self.x[0], self.x[1], self.y[1], self.groups, *spread]
 
     def is_consistent(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device
-from undertow.backend.cuda.blocks import agree, kernel
+from undertow.backend.cuda.blocks import MOST_DIMS, agree, kernel, three
 from undertow.backend.interface import Array
 
 # Up to three dimensions: those that are missing have the size 1, a window of 1, and come first.
@@ -168,13 +168,8 @@ KERNEL(spread, P) { BEGIN
 """
 )
 
-MOST_DIMS = 3
 #: places are computed in 32 bits
 MOST_ELEMENTS = 2**31 - 1
-
-
-def _three(sizes: Sequence[int], missing: int) -> list[int]:
-    return [missing] * (MOST_DIMS - len(sizes)) + [int(n) for n in sizes]
 
 
 def _sizes(
@@ -183,7 +178,7 @@ def _sizes(
     """What kernels are told of the sizes: SIZES."""
     missing = (1, 1, 1, 1, 0, 1)
     lists = (given, counts, window, stride, padding, dilation)
-    return [n, *[k for sizes, none in zip(lists, missing, strict=True) for k in _three(sizes, none)]]
+    return [n, *[k for sizes, none in zip(lists, missing, strict=True) for k in three(sizes, none)]]
 
 
 def _blocks(n: int) -> int:
