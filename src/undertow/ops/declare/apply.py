@@ -114,11 +114,9 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     # promotion: to one dtype; half precision is computed in float32
     if not alike:
         xp = unify(form, arguments, arrays)
-    half = None
     if form.dtype is not None and arguments[form.dtype] is not None:
         arrays[form.dtype] = introduce(arguments[form.dtype])
-    if form.widens:
-        half = widen(form, xp, arrays)
+    half = widen(form, xp, arrays) if form.widens else None
 
     # forward
     try:
@@ -129,8 +127,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         explain_failure(form, arguments, error)
         raise
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
-        half = half or widen_again(form, arrays)
-        out = forward_again(form, xp, arrays)
+        out, half = forward_again(form, xp, arrays, half)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
     if half is not None or form.several or type(out) is not xp.ndarray or not lies_right(form, arguments, out):
@@ -242,12 +239,13 @@ def widen_again(form: Form, arrays: list[Any]) -> DType | None:
     return dtype
 
 
-def forward_again(form: Form, xp: Namespace, arrays: list[Any]) -> Any:
-    """The forward on operands that were cast when its result was seen."""
+def forward_again(form: Form, xp: Namespace, arrays: list[Any], half: DType | None) -> tuple[Any, DType | None]:
+    """The forward on operands that were cast when its result was seen, and what that has to be rounded to."""
+    half = half or widen_again(form, arrays)
     try:
-        return quietly(form.forward, xp, *arrays)
+        return quietly(form.forward, xp, *arrays), half
     except NoValuesError:
-        return xp.outcome_of(form.op.name, form.forward, arrays)
+        return xp.outcome_of(form.op.name, form.forward, arrays), half
 
 
 def lies_right(form: Form, arguments: Any, out: Array) -> bool:
