@@ -62,7 +62,10 @@ def build(op: Op) -> None:
 def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
-    count = -1 if op.params else len(op.ordered)  # of a call in which there is nothing to bind, but perhaps a number
+    count = len(op.inputs)  # of a call in which there is nothing to bind, but perhaps a number
+    defaults = bind.tails.get(count) if op.ordered[:count] == op.inputs else None
+    if defaults is None:
+        count = -1
     number = op.ordered.index(op.number) if op.number else 0
 
     @asks_itself
@@ -71,6 +74,8 @@ def function_of(op: Op) -> Any:
             return found
         if kwargs or len(args) != count or type(args[number]) not in NOT_TO_BIND:
             args = bind(args, kwargs)
+        elif defaults:
+            args += defaults
         state = current()
         if state.intercept is not None:
             return state.intercept(op.function, args)
@@ -116,7 +121,8 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = unify(form, arguments, arrays)
     if form.dtype is not None and arguments[form.dtype] is not None:
         arrays[form.dtype] = introduce(arguments[form.dtype])
-    half = widen(form, xp, arrays) if form.widens else None
+    is_wide = alike and form.speaks_for_all and first.dtype.itemsize != 2
+    half = widen(form, xp, arrays) if form.widens and not is_wide else None
 
     # forward
     try:
@@ -130,6 +136,8 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out, half = forward_again(form, xp, arrays, half)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
+    if type(out) is not xp.ndarray and not form.several:
+        out = xp.asarray(out)
     if half is not None or form.several or type(out) is not xp.ndarray or not lies_right(form, arguments, out):
         out = finished(form, xp, arguments, out, half)
 
@@ -139,8 +147,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     # wrap
     if form.several:
         return wrap_several(form, arguments, xp, out, node, state)
-    kind = class_of(arguments) if SUBCLASSES else Tensor
-    result: Any = new(kind)  # and four stores: half the time of Tensor(...)
+    result: Any = new(class_of(arguments) if SUBCLASSES else Tensor)  # and four stores: half the time of Tensor(...)
     result._array = out
     result._xp = xp
     result._edge = node
