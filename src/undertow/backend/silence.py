@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from undertow.compiled import core
 from undertow.scopes import Scope, call_with, set_value
 
 
@@ -47,9 +48,16 @@ QUIET: Any = errstate(all="ignore").inside(None)
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
     """What the function returns, while NumPy says nothing of infinities and NaN. See Note [Silence]."""
-    if errors_variable.get() is QUIET:
+    outer = errors_variable.get()
+    if outer is QUIET:
         return function(*args)
-    return call_with(errors_variable, QUIET, function, *args)
+    if core is not None:
+        return call_with(errors_variable, QUIET, function, *args)
+    try:  # what `call_with` does, without another call
+        errors_variable.set(QUIET)
+        return function(*args)
+    finally:
+        errors_variable.set(outer)
 
 
 def be_quiet() -> None:

@@ -59,42 +59,28 @@ def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
     """
     xp, keep, in_place, ndarray = task.xp, task.keep, task.in_place, task.xp.ndarray
     general, info, wanted = bool(task.watches), task.exec_info, task.wanted_edges
-    dependencies, not_ready = task.dependencies, task.not_ready
+    dependencies, not_ready, owned = task.dependencies, task.not_ready, set[Node]()
     heap: list[tuple[int, int, Node, Any]] = []
     arrival = count().__next__
-    owned: set[Node] = set()
     try:
         while True:
             # run the node
             edges: Any = node.recorded_edges if wanted is None else wanted.get(node, ())
-            extra = node.extra
-            if (
-                general
-                or grad is None
-                or (extra is not None and type(extra) is not StreamExtra)
-                or (info is not None and info.get(node) is not RUNS)
-            ):
+            is_special = node.extra is not None and type(node.extra) is not StreamExtra
+            if general or is_special or grad is None or (info is not None and info.get(node) is not RUNS):
                 results, edges = evaluate(task, node, grad)
             else:
                 results = node.pull(xp, grad, edges, keep)
 
             # deliver its gradients
             following = grad = None
-            index = -1
-            for edge in edges:
-                index += 1
+            for index, edge in enumerate(edges):
                 if edge is None:
                     continue
                 received = results[index]
                 results[index] = None
-                if (
-                    type(edge) is not OutputEdge
-                    and type(received) is ndarray
-                    and received.dtype is edge.dtype
-                    and received.shape == edge.shape
-                    and dependencies[edge] == 1
-                    and edge not in not_ready
-                ):
+                is_alike = type(edge) is not OutputEdge and type(received) is ndarray and received.dtype is edge.dtype
+                if is_alike and received.shape == edge.shape and dependencies[edge] == 1 and edge not in not_ready:
                     below = edge
                     dependencies[below] = 0  # the only gradient for it, and it fits
                 else:

@@ -17,8 +17,8 @@ from typing import Any
 
 from undertow.own_files import OWN_FILES
 
-_enabled = [os.environ.get("UNDERTOW_SITES", "1") != "0"]
-
+#: one bool: whether nodes remember the lines that made them
+SITES_ARE_TAKEN = [os.environ.get("UNDERTOW_SITES", "1") != "0"]
 
 #: functions that are told whether sites are taken
 _listeners: list[Callable[[bool], Any]] = []
@@ -27,18 +27,18 @@ _listeners: list[Callable[[bool], Any]] = []
 def tell(listener: Callable[[bool], Any]) -> None:
     """Have a function called now, and at every switch, with whether sites are taken."""
     _listeners.append(listener)
-    listener(_enabled[0])
+    listener(SITES_ARE_TAKEN[0])
 
 
 def set_site_recording(enabled: bool) -> None:
     """Whether every recorded node remembers the line of the program that made it (errors then name it)."""
-    _enabled[0] = bool(enabled)
+    SITES_ARE_TAKEN[0] = bool(enabled)
     for listener in _listeners:
-        listener(_enabled[0])
+        listener(SITES_ARE_TAKEN[0])
 
 
 def is_site_recording_enabled() -> bool:
-    return _enabled[0]
+    return SITES_ARE_TAKEN[0]
 
 
 def user_frame(frame: FrameType) -> FrameType:

@@ -31,7 +31,7 @@ FAMILIES = {
     "eigen norms least_squares matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
     "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses fused_attention "
     "conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
-    "fourier": "transforms frequencies stft",
+    "fourier": "transforms frequencies stft_and_windows",
     "sparse": "coo layouts compressed products softmax",
 }
 

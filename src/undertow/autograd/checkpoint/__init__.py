@@ -95,17 +95,7 @@ def checkpoint(
         _warn_about_the_default("checkpoint")
         use_reentrant = True
     if use_reentrant:
-        if context_fn is not noop_context_fn or debug is not False or budget is not None:
-            raise ValueError(
-                "Passing `context_fn` or `debug` (or `budget`) is only supported when use_reentrant=False."
-            )
-        if kwargs:
-            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs) + " (only with use_reentrant=False)")
-        if active() is not NONE:
-            raise RuntimeError(
-                "checkpoint(use_reentrant=True) cannot run inside vmap or forward-mode AD: its node has a backward "
-                "pass of its own, and no other rule. Pass use_reentrant=False."
-            )
+        _check_reentrant(context_fn is not noop_context_fn or debug is not False or budget is not None, kwargs)
         return Reentrant.apply(function, preserve_rng_state, *args)
     if determinism_check not in METADATA_FUNCTIONS:
         raise ValueError(f"determinism_check must be one of {sorted(METADATA_FUNCTIONS)}, not {determinism_check!r}")
@@ -122,6 +112,19 @@ def checkpoint(
     elif budget is not None and is_grad_enabled():
         context_fn = _within(budget, frame, function, (*args, *kwargs.values()))
     return _run(frame, function, args, kwargs, context_fn, preserve_rng_state)
+
+
+def _check_reentrant(has_options: bool, kwargs: dict[str, Any]) -> None:
+    """Refuse what only a checkpoint by hooks can do."""
+    if has_options:
+        raise ValueError("Passing `context_fn` or `debug` (or `budget`) is only supported when use_reentrant=False.")
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs) + " (only with use_reentrant=False)")
+    if active() is not NONE:
+        raise RuntimeError(
+            "checkpoint(use_reentrant=True) cannot run inside vmap or forward-mode AD: its node has a backward pass of "
+            "its own, and no other rule. Pass use_reentrant=False."
+        )
 
 
 def _warn_about_the_default(name: str) -> None:

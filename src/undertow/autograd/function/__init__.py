@@ -223,9 +223,9 @@ class InplaceFunction(Function):
 
 
 if TYPE_CHECKING:
-    from undertow.autograd.function.delayed_error import DelayedError as DelayedError
-    from undertow.autograd.function.delayed_error import once_differentiable as once_differentiable
+    from undertow.autograd.function.differentiable_once import DelayedError as DelayedError
+    from undertow.autograd.function.differentiable_once import once_differentiable as once_differentiable
 else:
     __getattr__, __dir__ = _loaded_when_used(
-        __name__, names={"undertow.autograd.function.delayed_error": "DelayedError once_differentiable"}
+        __name__, names={"undertow.autograd.function.differentiable_once": "DelayedError once_differentiable"}
     )

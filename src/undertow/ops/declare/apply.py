@@ -62,7 +62,10 @@ def build(op: Op) -> None:
 def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
-    count = -1 if op.params else len(op.ordered)  # of a call in which there is nothing to bind, but perhaps a number
+    count = len(op.inputs)  # of a call in which there is nothing to bind, but perhaps a number
+    defaults = bind.tails.get(count) if op.ordered[:count] == op.inputs else None
+    if defaults is None:
+        count = -1
     number = op.ordered.index(op.number) if op.number else 0
 
     @asks_itself
@@ -71,6 +74,8 @@ def function_of(op: Op) -> Any:
             return found
         if kwargs or len(args) != count or type(args[number]) not in NOT_TO_BIND:
             args = bind(args, kwargs)
+        elif defaults:
+            args += defaults
         state = current()
         if state.intercept is not None:
             return state.intercept(op.function, args)
@@ -114,11 +119,10 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     # promotion: to one dtype; half precision is computed in float32
     if not alike:
         xp = unify(form, arguments, arrays)
-    half = None
     if form.dtype is not None and arguments[form.dtype] is not None:
         arrays[form.dtype] = introduce(arguments[form.dtype])
-    if form.widens:
-        half = widen(form, xp, arrays)
+    is_wide = alike and form.speaks_for_all and first.dtype.itemsize != 2
+    half = widen(form, xp, arrays) if form.widens and not is_wide else None
 
     # forward
     try:
@@ -132,10 +136,11 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
             raise
         return apply(form, fitting, state)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
-        half = half or widen_again(form, arrays)
-        out = forward_again(form, xp, arrays)
+        out, half = forward_again(form, xp, arrays, half)
     if form.moves_to is not None:
         xp = arguments[form.moves_to]
+    if type(out) is not xp.ndarray and not form.several:
+        out = xp.asarray(out)
     if half is not None or form.several or type(out) is not xp.ndarray or not lies_right(form, arguments, out):
         out = finished(form, xp, arguments, out, half)
 
@@ -145,8 +150,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     # wrap
     if form.several:
         return wrap_several(form, arguments, xp, out, node, state)
-    kind = class_of(arguments) if SUBCLASSES else Tensor
-    result: Any = new(kind)  # and four stores: half the time of Tensor(...)
+    result: Any = new(class_of(arguments) if SUBCLASSES else Tensor)  # and four stores: half the time of Tensor(...)
     result._array = out
     result._xp = xp
     result._edge = node
@@ -265,12 +269,13 @@ def widen_again(form: Form, arrays: list[Any]) -> DType | None:
     return dtype
 
 
-def forward_again(form: Form, xp: Namespace, arrays: list[Any]) -> Any:
-    """The forward on operands that were cast when its result was seen."""
+def forward_again(form: Form, xp: Namespace, arrays: list[Any], half: DType | None) -> tuple[Any, DType | None]:
+    """The forward on operands that were cast when its result was seen, and what that has to be rounded to."""
+    half = half or widen_again(form, arrays)
     try:
-        return quietly(form.forward, xp, *arrays)
+        return quietly(form.forward, xp, *arrays), half
     except NoValuesError:
-        return xp.outcome_of(form.op.name, form.forward, arrays)
+        return xp.outcome_of(form.op.name, form.forward, arrays), half
 
 
 def lies_right(form: Form, arguments: Any, out: Array) -> bool:

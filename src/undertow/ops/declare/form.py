@@ -77,6 +77,10 @@ class Form:
         self.first = (self.promoted or self.required)[0]
         #: the other tensors, and whether their dtype must be that of the first
         self.others = [(k, k in self.promoted) for k in self.required if k != self.first]
+        #: whether its dtype is that of them all, where those are alike
+        self.speaks_for_all = (
+            not self.optional and all([promoted for _, promoted in self.others]) and self.dtype is None
+        )
         self.plan_saving()
         self.plan_rules()
 

@@ -68,36 +68,21 @@ class Op:
         order: str | None = None,
         map_reduce: bool = False,
     ) -> None:
-        self.name = name
-        self.kind = kind
-        self.forward = forward
-        self.vjp = vjp
-        self.jvp = jvp
-        self.batch = batch
-        self.node_name = node or camel_case(name) + "Backward0"
-        self.promote = promote
-        self.number = number
-        self.numbers = numbers or "none"
-        self.number_node_name = number_node or self.node_name
-        self.number_edge = number_edge
-        self.optional = optional
-        self.outputs = outputs
-        self.nondifferentiable = nondifferentiable
-        self.check_output = check_output
-        self.moves_to = moves_to
-        self.widens = half_precision == "in_float32" and kind != "view"
-        self.exact = exact
-        self.variants = {name: read_variants(name, kind, variants, out)}
-        self.autocast = autocast
-        self.random = random
-        self.piecewise_constant = piecewise_constant
-        self.same_in_numpy = same_in_numpy
-        self.elementwise = batch is ELEMENTWISE
-        self.overlap = overlap or ("part" if self.elementwise else None)
-        self.order = order
-        self.map_reduce = map_reduce
-        self.given_ufunc = ufunc
+        self.name, self.kind, self.forward = name, kind, forward
         self.function: Any = None
+        self.vjp, self.jvp, self.batch = vjp, jvp, batch
+        self.elementwise = batch is ELEMENTWISE
+        self.node_name = node or camel_case(name) + "Backward0"
+        self.promote, self.optional, self.moves_to = promote, optional, moves_to
+        self.number, self.numbers, self.number_edge = number, numbers or "none", number_edge
+        self.number_node_name = number_node or self.node_name
+        self.outputs, self.nondifferentiable, self.check_output = outputs, nondifferentiable, check_output
+        self.order, self.exact = order, exact
+        self.widens = half_precision == "in_float32" and kind != "view"
+        self.given_ufunc, self.map_reduce, self.same_in_numpy = ufunc, map_reduce, same_in_numpy
+        self.variants = {name: read_variants(name, kind, variants, out)}
+        self.autocast, self.random, self.piecewise_constant = autocast, random, piecewise_constant
+        self.overlap = overlap or ("part" if self.elementwise else None)
         self.read_arguments()
 
     def read_arguments(self) -> None:

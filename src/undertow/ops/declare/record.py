@@ -11,7 +11,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.graph.accumulate import leaf_edge, resolve_leaves
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import extra_on, next_sequence_nr
-from undertow.graph.user_lines import is_site_recording_enabled, user_frame
+from undertow.graph.user_lines import SITES_ARE_TAKEN, user_frame
 from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
 from undertow.own_files import OWN_FILES
 from undertow.tensor import LEAF, Tensor, extra_of, version_of
@@ -48,8 +48,9 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
             tensor = None
         setattr(node, slot, tensor)
         if tensor is not None:
-            # the version is 0 unless somebody changed the tensor, or shares its memory
-            setattr(node, version, 0 if tensor._extra is None else version_of(tensor))
+            extra = tensor._extra
+            is_unchanged = extra is None or (extra.view is None and extra.counter is None)
+            setattr(node, version, 0 if is_unchanged else version_of(tensor))
     for nr, _, slot, users in form.kept_outputs:
         value = out[nr] if form.several else out
         setattr(node, slot, value if all_wanted or not users or is_needed(users, edges) else None)
@@ -65,7 +66,7 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
         node.shape = out.shape
         node.dtype = out.dtype
     node.extra = None if xp is cpu else extra_on(xp)
-    if is_site_recording_enabled():
+    if SITES_ARE_TAKEN[0]:
         frame = getframe(3)  # of whoever called the function, past it, apply and this
         if OWN_FILES[frame.f_code.co_filename]:
             frame = user_frame(frame)

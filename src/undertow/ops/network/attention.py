@@ -239,10 +239,9 @@ def multi_head_attention_forward(
         query, key, value, key_padding_mask = as_one_example(query, key, value, key_padding_mask)
     rows, examples, embed_dim = query.shape
     check_sizes(embed_dim, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
-    masks = [
-        check_mask_size(canonical_mask(attn_mask, "attn_mask", query.dtype), rows, examples * num_heads, key.shape[0]),
-        canonical_mask(key_padding_mask, "key_padding_mask", query.dtype),
-    ]
+    mask = canonical_mask(attn_mask, "attn_mask", query.dtype)
+    mask = check_mask_size(mask, rows, examples * num_heads, key.shape[0])
+    masks = [mask, canonical_mask(key_padding_mask, "key_padding_mask", query.dtype)]
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = projected(query, key, value, weights, in_proj_weight, in_proj_bias)
     if bias_k is not None:
@@ -256,14 +255,16 @@ def multi_head_attention_forward(
         k, v, masks = longer_keys(k, v, masks, none, none, 1)
     mask = with_padding(masks[0], masks[1], examples, num_heads, k.shape[1])
     out, found = weighed_values(q, k, v, mask, dropout_p if training else 0.0, need_weights)
-    out = reshape(transpose(out, 0, 1), (rows, examples, embed_dim))
-    out = linear(out, out_proj_weight, out_proj_bias)
+    out = linear(reshape(transpose(out, 0, 1), (rows, examples, embed_dim)), out_proj_weight, out_proj_bias)
     if need_weights:
-        found = reshape(found, (examples, num_heads, rows, k.shape[1]))
-        found = mean(found, 1) if average_attn_weights else found
-    if is_batched:
-        return out, found
-    return squeeze(out, 1), None if found is None else squeeze(found, 0)
+        found = weights_of_heads(found, (examples, num_heads, rows, k.shape[1]), average_attn_weights)
+    return (out, found) if is_batched else (squeeze(out, 1), found if found is None else squeeze(found, 0))
+
+
+def weights_of_heads(found: Tensor, shape: tuple[int, ...], average: bool) -> Tensor:
+    """The weights of each head, or their mean over the heads."""
+    found = reshape(found, shape)
+    return mean(found, 1) if average else found
 
 
 def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Tensor, separate: bool) -> None:
