@@ -44,7 +44,7 @@ def get_pretty_env_info() -> str:
     'undertow version'
     """
     facts = {
-        "undertow version": version("undertow"),
+        "undertow version": sys.modules["undertow"].__version__,
         "Python version": sys.version.split()[0],
         "NumPy version": version("numpy"),
         "OS": platform.platform(),
