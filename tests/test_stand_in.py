@@ -260,6 +260,8 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
         # modules that PyTorch imports with itself, without an import of their own
         assert not isinstance(1, torch._dynamo.eval_frame.OptimizedModule)
         assert not isinstance(1, torch._subclasses.fake_tensor.FakeTensor) and not hasattr(torch.optim, "_no_such")
+        import torch.autograd.gradcheck
+        assert torch.autograd.gradcheck(torch.sin, torch.ones(1, dtype=torch.float64, requires_grad=True))  # is it
         with torch.backends.cudnn.flags(enabled=False):
             assert not torch.backends.cudnn.enabled
         assert torch.backends.cudnn.enabled and torch.backends.cpu.get_cpu_capability()
@@ -282,3 +284,34 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
             print("does not have torch.ops.aten._to_copy" in str(error))
         """
     assert undertow("run", written(tmp_path, "names.py", program), folder=tmp_path) == "1 True False\nTrue\n"
+
+
+def test_operators_that_a_program_defines_are_found_below_ops(tmp_path: Path) -> None:
+    program = """
+        import torch
+
+        @torch.library.custom_op("mine::scaled", mutates_args=())
+        def scaled(x: torch.Tensor, *, times: int = 2) -> torch.Tensor:
+            return x * times
+
+        def setup(ctx, inputs, output, keyword_only_inputs=None):
+            ctx.times = keyword_only_inputs["times"]
+
+        scaled.register_autograd(lambda ctx, g: g * ctx.times, setup_context=setup)
+        x = torch.ones(1, requires_grad=True)
+        torch.ops.mine.scaled(x, times=5).backward()
+        torch.ops.mine.scaled.default(x).backward()
+        torch.library.define("mine::add", "(Tensor x) -> Tensor")
+        try:
+            torch.ops.mine.add(x)
+        except NotImplementedError as error:
+            print("not for the CPU" in str(error))
+        torch.library.impl("mine::add", "cpu", lambda x: x + 3)
+        torch.library.impl("mine::add", "cuda", lambda x: 1 / 0)
+        library = torch.library.Library("other", "DEF")
+        library.define("square(Tensor x) -> Tensor")
+        library.impl("square", lambda x: x * x, "CPU")
+        print(x.grad.item(), torch.ops.mine.add(x).item(), torch.ops.other.square(torch.full((1,), 3.0)).item())
+        print(hasattr(torch.ops.other, "nothing"))
+        """
+    assert undertow("run", written(tmp_path, "ops.py", program), folder=tmp_path) == "True\n7.0 4.0 9.0\nFalse\n"

@@ -536,3 +536,11 @@ def test_a_registered_container_is_batched_and_differentiated(monkeypatch: pytes
     assert ut.vmap(lambda box, x: box.value * x, in_dims=(None, 0))(Box(2, ""), ut.ones(2)).tolist() == [2, 2]
     with pytest.raises(ValueError, match="vmap over non-Tensor arguments"):
         ut.vmap(lambda box: box.value)(Box("a", ""))
+
+
+def test_each_example_may_have_an_index_of_its_own() -> None:  # in PyTorch only inside flex_attention
+    table, at = ut.randn(3, 4, requires_grad=True), ut.tensor([3, 0, 0])
+    found = ut.vmap(lambda k: table[1, k])(at)
+    assert ut.equal(found, table[1, at]) and ut.equal(ut.vmap(lambda k: table[:, k])(at), table[:, at].T)
+    (grad,) = ut.autograd.grad(found.sum(), table)
+    assert grad[1].tolist() == [2, 0, 0, 1] and grad.sum() == 3

@@ -253,7 +253,7 @@ def test_asarray_without_gradient_shares_the_version() -> None:
 def test_the_class_as_a_constructor(L: ModuleType) -> None:
     assert L.Tensor([1, 2]).dtype == L.float32
     assert L.Tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
-    assert list(L.Tensor(2, 3).shape) == [2, 3]
+    assert list(L.Tensor(2, 3).shape) == [2, 3] and list(L.Tensor(1, 2, 3, 4, 5).shape) == [1, 2, 3, 4, 5]
     assert list(L.Tensor(5).shape) == [5]
     assert list(L.Tensor().shape) == [0]
     assert list(L.Tensor(L.Size([2, 3])).shape) == [2, 3]

@@ -32,6 +32,12 @@ class ExpTransform(Transform):
         return x
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    """The sigmoid, kept away from 0 and 1 by what the dtype can tell from them."""
+    limits = x._xp.finfo(x.dtype)
+    return ops.clamp(ops.sigmoid(x), float(limits.tiny), 1.0 - float(limits.eps))
+
+
 class SigmoidTransform(Transform):
     """1 / (1 + exp(-x)).
 
@@ -43,8 +49,7 @@ class SigmoidTransform(Transform):
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        limits = x._xp.finfo(x.dtype)
-        return ops.clamp(ops.sigmoid(x), float(limits.tiny), 1.0 - float(limits.eps))
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         limits = y._xp.finfo(y.dtype)

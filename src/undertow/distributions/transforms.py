@@ -17,6 +17,7 @@ from undertow.distributions.elementary_transforms import (
     SoftplusTransform,
     TanhTransform,
 )
+from undertow.distributions.elementary_transforms import _clipped_sigmoid as _clipped_sigmoid
 from undertow.distributions.transform import InverseTransform as _InverseTransform
 from undertow.distributions.transform import Transform
 from undertow.distributions.transformed_distribution import TransformedDistribution

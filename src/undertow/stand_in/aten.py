@@ -28,7 +28,7 @@ class Operators:
     def __getattr__(self, name: str) -> Overloads:
         if name.startswith(("__", "pytest")):
             raise AttributeError(name)
-        function = find(name) if self._namespace in ("aten", "prims") else None
+        function = find(name) if self._namespace in ("aten", "prims") else defined_by_programs(self._namespace, name)
         if function is None and self._namespace == "aten":  # classes with __torch_dispatch__ list what they know
             function = absent(f"torch.ops.aten.{name}")
         if function is None:
@@ -36,6 +36,13 @@ class Operators:
         made = Overloads(self._namespace, name, function)
         setattr(self, name, made)
         return made
+
+
+def defined_by_programs(namespace: str, name: str) -> Any:
+    """What a program has defined as `namespace::name`: found again at each call, for it may get another function."""
+    defined = importlib.import_module("undertow.library").DEFINED
+    path = f"{namespace}::{name}"
+    return (lambda *args, **kwargs: defined[path](*args, **kwargs)) if path in defined else None
 
 
 def find(name: str) -> Any:

@@ -95,10 +95,21 @@ def found(name: str) -> ModuleType:
         return AbsentModule(name)
     if not hasattr(module, "__path__"):
         module.__path__ = []  # a file here may be a package there, and Python asks for modules in packages alone
+    keep_functions(module, name)
     if name not in _with_modules_below:
         _with_modules_below.add(name)
         let_modules_be_attributes(module, name)
     return module
+
+
+def keep_functions(module: ModuleType, name: str) -> None:
+    """Let `torch.autograd.gradcheck` be the function also if a program imports the module of that name: a module that
+    is known already is not made an attribute of its package once more."""
+    for attribute, value in list(vars(module).items()):
+        if callable(value) and _is_module_of_torch(f"{name}.{attribute}"):
+            home = sys.modules.get(f"{module.__name__}.{attribute}") or sys.modules.get(value.__module__)
+            if home is not None:
+                sys.modules[f"{name}.{attribute}"] = home
 
 
 def let_modules_be_attributes(module: ModuleType, name: str) -> None:

@@ -79,14 +79,14 @@ class Tensor:
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
-    def __init__(self, array: Any = (), xp: Any = None, edge: Any = None) -> None:
+    def __init__(self, array: Any = (), xp: Any = None, edge: Any = None, *sizes: int) -> None:
         if type(self) is not Tensor and not hasattr(xp, "ndarray"):
             if hasattr(self, "_array"):
                 return  # `__new__` of a subclass has made it, by _make_subclass
             if type(self).__new__ is not object.__new__:
                 array, xp, edge = (), None, None  # the arguments are for `__new__`, which has made one of no elements
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
-            array, xp, edge = lent().from_sizes_or_data(array, xp, edge)
+            array, xp, edge = lent().from_sizes_or_data(array, xp, edge, *sizes)
         self._array = array
         self._xp = xp
         self._edge = edge

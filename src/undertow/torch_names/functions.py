@@ -455,3 +455,13 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
 def from_file(filename: str, **kwargs: Any) -> Any:
     """Not there: a tensor whose memory is a file."""
     refusal("torch.from_file", "map the file with numpy.memmap, and share it by torch.from_numpy.")
+
+
+def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
+    """Whether one tensor's memory may be set as another's: of arrays, it may.
+
+    >>> import undertow as ut
+    >>> ut._has_compatible_shallow_copy_type(ut.ones(2), ut.ones(3))
+    True
+    """
+    return type(input._array) is type(from_._array)

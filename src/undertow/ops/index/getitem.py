@@ -223,7 +223,8 @@ def _checked_tensor(index: Tensor) -> Array:
         return _checked_tensor(_mask_of_bytes(index))
     if array.dtype.kind not in "bi":
         raise IndexError(WRONG_DTYPE)
-    return index if array.ndim else array.item()
+    # under vmap, each example has an index of its own
+    return index if array.ndim or not isinstance(array, index._xp.ndarray) else array.item()
 
 
 def _mask_of_bytes(index: Tensor) -> Tensor:

@@ -35,26 +35,30 @@ class CustomOpDef:
         self.__name__, self.__doc__ = self._name, function.__doc__
         DEFINED[name] = self
 
+    def _implement(self, function: Callable[..., Any]) -> None:
+        self._function, self._signature = function, inspect.signature(function)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         if self._backward is None or not is_grad_enabled():
             return self._function(*args, **kwargs)
-        return self._as_function().apply(*bound.args)
+        return self._as_function(bound.kwargs).apply(*bound.args)
 
-    def _as_function(self) -> type[Function]:
+    def _as_function(self, by_keyword: dict[str, Any]) -> type[Function]:
         """A Function of autograd with the derivative that was registered."""
         function, setup, derivative = self._function, self._setup, self._backward
+        further = {"keyword_only_inputs": by_keyword} if by_keyword else {}
 
         class Registered(Function):
             @staticmethod
             def forward(*args: Any) -> Any:
-                return function(*args)
+                return function(*args, **by_keyword)
 
             @staticmethod
             def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
                 if setup is not None:
-                    setup(ctx, inputs, output)
+                    setup(ctx, inputs, output, **further)
 
             @staticmethod
             def backward(ctx: Any, *grads: Any) -> Any:
@@ -78,7 +82,7 @@ class CustomOpDef:
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             if "cpu" in kinds:
-                self._function = function
+                self._implement(function)
             return function
 
         return register if fn is None else register(fn)
@@ -130,11 +134,31 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any
 def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()) -> None:
     """Announce an operator, which `impl` will define."""
 
+    def unknown(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{qualname} was defined, but not for the CPU: give a function to torch.library.impl({qualname!r}, 'cpu')."
+        )
 
-def impl(qualname: Any, types: Any = None, func: Any = None, *, lib: Any = None) -> Any:
+    CustomOpDef(qualname.partition(".")[0], unknown)
+
+
+def implement(qualname: str, function: Callable[..., Any]) -> None:
+    """Give an operator its function; one that was not announced is defined by it."""
+    if qualname in DEFINED:
+        DEFINED[qualname]._implement(function)
+    else:
+        CustomOpDef(qualname, function)
+
+
+#: kinds of devices, and what PyTorch calls the ways to compute on any of them
+FOR_THE_CPU = {"", "cpu", "default", "compositeimplicitautograd", "compositeexplicitautograd"}
+
+
+def impl(qualname: Any, types: Any = "default", func: Any = None, *, lib: Any = None) -> Any:
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        if isinstance(qualname, str):
-            CustomOpDef(qualname, function)
+        kinds = [types] if isinstance(types, str) else types
+        if isinstance(qualname, str) and any([str(kind).lower() in FOR_THE_CPU for kind in kinds]):
+            implement(qualname.partition(".")[0], function)
         return function
 
     return register if func is None else register(func)
@@ -147,11 +171,14 @@ class Library:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        return schema.partition("(")[0]
+        name = schema.partition("(")[0]
+        define(f"{self.ns}::{name}")
+        return name
 
     def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", **kwargs: Any) -> None:
-        if dispatch_key in ("", "CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd"):
-            CustomOpDef(f"{self.ns}::{op_name}", fn)
+        if (dispatch_key or self.dispatch_key).lower() in FOR_THE_CPU:
+            name = op_name if isinstance(op_name, str) else str(op_name.name()).partition("::")[2]
+            implement(f"{self.ns}::{name.partition('.')[0]}", fn)
 
     def _register_fake(self, op_name: Any, fn: Any, *args: Any, **kwargs: Any) -> None:
         """Shapes are found by computing."""
