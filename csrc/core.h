@@ -146,6 +146,8 @@ int find_scope_names(void);
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
 int put_back(PyObject *variable, PyObject *value);
+PyObject *set_for_now(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */

@@ -89,6 +89,7 @@ class Recorder:
         )
         self.begin = self.end = self.wall = 0
         self._token: Any = None
+        self._entered: Any = None
         self._composites: Any = None
 
     def start(self) -> None:
@@ -99,7 +100,7 @@ class Recorder:
             )
         self._token = _recorder.set(self)
         self.note_thread()
-        enter(Profiled(self))
+        self._entered = enter(Profiled(self))
         if self.modules is not None:
             self.modules.start()
         self.steps.start()
@@ -116,7 +117,7 @@ class Recorder:
         self.steps.stop()
         if self.modules is not None:
             self.modules.stop()
-        leave(Profiled, lambda found: found.recorder is self)
+        leave(Profiled, lambda found: found.recorder is self, self._entered)
         _recorder.reset(self._token)
 
     def note_thread(self) -> int:
