@@ -19,6 +19,7 @@ import pytest
 from undertow.profiler import ProfilerAction, profile, record_function, schedule
 
 import undertow as ut
+from undertow.engine import watch
 from undertow.instrument.profiler.composites import composites as followed
 from undertow.modes import current
 from undertow.nn.module.calling import EVERYWHERE
@@ -318,11 +319,11 @@ def test_the_context_is_what_it_was() -> None:
     def compare() -> None:
         x = ut.ones(2, requires_grad=True)
         (x * 2).sum().backward()
-        before = variables()
+        before, watchers = variables(), watch._watchers
         with profile(with_modules=True, profile_memory=True):
             (x * 2).sum().backward()
             assert variables() > before
-        assert variables() == before
+        assert variables() == before and watch._watchers == watchers
         prof = profile()
         prof.start()
         with ut.no_grad():
