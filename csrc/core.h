@@ -149,6 +149,8 @@ int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what 
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
 int put_back(PyObject *variable, PyObject *value);
+PyObject *set_for_now(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */

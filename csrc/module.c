@@ -180,6 +180,8 @@ static PyMethodDef functions[] = {
     {"take_sites", take_sites, METH_O},
     {"call_with", (PyCFunction)(void (*)(void))call_with, METH_FASTCALL | METH_KEYWORDS},
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
+    {"set_for_now", (PyCFunction)(void (*)(void))set_for_now, METH_FASTCALL},
+    {"reset_variable", (PyCFunction)(void (*)(void))reset_variable, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
     {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
     {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},

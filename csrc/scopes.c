@@ -83,6 +83,37 @@ set_value(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+/* reset_variable(variable, token): undo the setting of a ContextVar that gave this token */
+PyObject *
+reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "reset_variable() takes a variable and a token");
+        return NULL;
+    }
+#if PY_VERSION_HEX < 0x030c0000
+    int collecting = PyGC_Disable(); /* as above */
+    int status = PyContextVar_Reset(args[0], args[1]);
+    if (collecting) {
+        PyGC_Enable();
+    }
+#else
+    int status = PyContextVar_Reset(args[0], args[1]);
+#endif
+    return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* set_for_now(variable, value): set a ContextVar; the token to undo that */
+PyObject *
+set_for_now(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "set_for_now() takes a variable and a value");
+        return NULL;
+    }
+    return set_context_variable(args[0], args[1]);
+}
+
 /* Set a variable to what it was. An error that was there stays; without one, what goes wrong here is raised. A set()
  * in Python that is interrupted is called a second time. */
 int

@@ -203,7 +203,11 @@ if "UNDERTOW_DEBUG" in _environ:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """`%load_ext undertow`: tensors and nodes are shown as tables and pictures; without it, if IPython came first."""
+    """`%load_ext undertow`: tensors and nodes are shown as tables and pictures; without it, if IPython came first.
+
+    >>> import undertow as ut
+    >>> ut.load_ipython_extension(None)  # what %load_ext calls
+    """
     from undertow.instrument.notebook import attach
 
     attach()

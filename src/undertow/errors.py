@@ -25,7 +25,15 @@ def _unpickled(kind: type[UndertowError], args: tuple[Any, ...], fields: dict[st
 
 
 class OutOfMemoryError(UndertowError, RuntimeError):
-    """A device has not enough memory left, even without what was kept for later."""
+    """A device has not enough memory left, even without what was kept for later.
+
+    >>> import undertow as ut
+    >>> try:
+    ...     raise ut.OutOfMemoryError("cuda:0: 3 GiB are wanted")
+    ... except ut.OutOfMemoryError:  # try again with a smaller batch
+    ...     print("smaller")
+    smaller
+    """
 
 
 class AutogradError(UndertowError, RuntimeError):

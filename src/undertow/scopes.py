@@ -150,9 +150,21 @@ def _set_value(variable: Any, value: Any) -> None:
     Before Python 3.12 a collection may start in the middle of `ContextVar.set`. If a destructor sets a variable then,
     it frees the table that is just being copied, and Python crashes; so a copy of the context keeps that table.
     """
+    _set_for_now(variable, value)
+
+
+def _set_for_now(variable: Any, value: Any) -> Any:
+    """Set a variable: the token to undo that."""
     keeper = copy_context()
-    variable.set(value)
+    token = variable.set(value)
     keeper.run(int)  # entering it has Python forget what it has cached of variables
+    return token
+
+
+def _reset_variable(variable: Any, token: Any) -> None:
+    keeper = copy_context()
+    variable.reset(token)
+    keeper.run(int)
 
 
 def _held(lock: Any) -> Any:
@@ -225,6 +237,10 @@ os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(1),
 
 
 set_value: Callable[[Any, Any], None] = _set_value if core is None else core.set_value
+#: set_for_now(variable, value) gives the token with which reset_variable(variable, token) undoes that. A variable that
+#: had no value has none again: every one that has makes reading all of them slower
+set_for_now: Callable[[Any, Any], Any] = _set_for_now if core is None else core.set_for_now
+reset_variable: Callable[[Any, Any], None] = _reset_variable if core is None else core.reset_variable
 call_with: Callable[..., Any] = _call_with if core is None else core.call_with
 held: Callable[[Any], Any] = _held if core is None else core.held
 calls_left: Callable[[], int] = _calls_left if core is None else core.calls_left

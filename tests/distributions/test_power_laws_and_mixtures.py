@@ -132,3 +132,20 @@ def test_impossible_mixtures(L: ModuleType) -> None:
         d.MixtureSameFamily(d.Normal(0.0, 1.0), d.Normal(L.zeros(2), 1.0))
     with pytest.raises(ValueError, match="does not equal"):
         d.MixtureSameFamily(d.Categorical(L.ones(3)), d.Normal(L.zeros(2), L.ones(2)))
+
+
+def test_conditions_of_mixtures_keep_the_shape_of_values() -> None:
+    positive = ut.distributions.constraints.positive
+    found = ut.distributions.constraints.MixtureSameFamilyConstraint(positive).check(ut.tensor([[1.0, -1.0]]))
+    assert found.tolist() == [[True, False]]
+
+
+def test_supports_that_depend_on_parameters_say_so_on_the_class(torch: Any) -> None:
+    for name in torch.distributions.__all__:
+        theirs, ours = getattr(torch.distributions, name), getattr(ut.distributions, name, None)
+        if isinstance(theirs, type) and issubclass(theirs, torch.distributions.Distribution) and ours is not None:
+            try:
+                expected = torch.distributions.constraints.is_dependent(theirs.support)
+            except NotImplementedError:
+                continue
+            assert ut.distributions.constraints.is_dependent(ours.support) == expected, name

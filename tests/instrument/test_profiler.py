@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gzip
 import inspect
 import json
@@ -18,6 +19,7 @@ import pytest
 from undertow.profiler import ProfilerAction, profile, record_function, schedule
 
 import undertow as ut
+from undertow.engine import watch
 from undertow.instrument.profiler.composites import composites as followed
 from undertow.modes import current
 from undertow.nn.module.calling import EVERYWHERE
@@ -306,6 +308,29 @@ def test_the_threads_of_a_pass_on_devices() -> None:
 
 
 # ---- switching it
+
+
+def test_the_context_is_what_it_was() -> None:
+    """Every variable that has a value makes reading all of them slower."""
+
+    def variables() -> set[str]:
+        return {variable.name for variable in contextvars.copy_context()}
+
+    def compare() -> None:
+        x = ut.ones(2, requires_grad=True)
+        (x * 2).sum().backward()
+        before, watchers = variables(), watch._watchers
+        with profile(with_modules=True, profile_memory=True):
+            (x * 2).sum().backward()
+            assert variables() > before
+        assert variables() == before and watch._watchers == watchers
+        prof = profile()
+        prof.start()
+        with ut.no_grad():
+            prof.stop()  # another mode has come in between
+        assert current().intercept is None and ut.is_grad_enabled()
+
+    contextvars.Context().run(compare)
 
 
 def test_nothing_is_left_when_it_ends() -> None:

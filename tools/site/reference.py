@@ -209,7 +209,9 @@ def page(title: str, path: str, entries: list[Entry], notes: dict[str, list[str]
 def described_entry(entry: Entry, path: str, of_class: bool, notes: dict[str, list[str]]) -> str:
     """A directive of Sphinx for each name; all but the first refer to that."""
     value, names = entry.value, sorted(entry.names, key=len)
-    if inspect.isclass(value):
+    if inspect.isclass(value) and value.__module__ == "builtins":
+        kind, body = "class", f"The same as Python's `{value.__name__}`."
+    elif inspect.isclass(value):
         methods = own_methods(value) if place_of(value) is None else [f"[Its methods]({place_of(value)}.md)"]
         kind, body = "class", "\n\n".join([shown(documentation_of(value), path), *methods])
     elif isinstance(value, ATTRIBUTES):
@@ -266,6 +268,8 @@ def function_text(value: Any, name: str, notes: dict[str, list[str]], path: str,
 
 #: their examples need a GPU, or processes that have found each other: tests run them, and the site shows no results
 NOT_RUN_HERE = {
+    "undertow.distributed.rpc": "import os\n\nimport undertow as ut\nfrom undertow.distributed import rpc\n\n",
+    "undertow.distributed.autograd": "from undertow.distributed import autograd\n\n",
     "undertow.distributed": "import undertow.distributed as dist\n\n",
     "undertow.cuda": "",
 }

@@ -22,6 +22,9 @@ def set_cpu_allocator(kind: str) -> None:
     """Choose how freed CPU memory is kept: "default", or "caching" (glibc on Linux only; it cannot be taken back).
 
     With "caching" the process keeps the memory it has freed and uses it again, without page faults.
+
+    >>> import undertow as ut
+    >>> ut.set_cpu_allocator(ut.get_cpu_allocator())  # what it is already, which changes nothing
     """
     if kind not in _KINDS:
         raise ValueError(f"set_cpu_allocator() takes one of {', '.join(map(repr, _KINDS))}, not {kind!r}")

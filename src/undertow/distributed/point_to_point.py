@@ -134,6 +134,8 @@ class P2POp:
     """One of the messages that `batch_isend_irecv` starts together.
 
     op  isend or irecv
+
+    Example: `dist.P2POp(dist.isend, ut.ones(2), peer=1 - dist.get_rank())`
     """
 
     def __init__(
@@ -158,7 +160,10 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Message]:
-    """Start messages together: those to receive first, so that none has to wait for memory."""
+    """Start messages together: those to receive first, so that none has to wait for memory.
+
+    Example: `dist.batch_isend_irecv([dist.P2POp(f, ut.ones(2), 1-dist.get_rank()) for f in (dist.isend, dist.irecv)])`
+    """
     if not p2p_op_list or not all([isinstance(p, P2POp) for p in p2p_op_list]):
         raise ValueError("batch_isend_irecv takes a list of P2POp, and not an empty one")
     started: dict[int, Message] = {}

@@ -50,7 +50,7 @@ class Categorical(ByProbabilities):
     def logits(self) -> Any:
         return ops.log(clamp_probs(self._probs)) if self._logits is None else self._logits
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Constraint:
         return constraints.integer_interval(0, self._num_events - 1)
 
@@ -195,7 +195,7 @@ class Multinomial(Distribution):
     def logits(self) -> Tensor:
         return self._categorical.logits
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
         return constraints.multinomial(self.total_count)
 

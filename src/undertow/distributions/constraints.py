@@ -33,7 +33,12 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A condition that depends on other parameters, and cannot be checked without them."""
+    """A condition that depends on other parameters, and cannot be checked without them.
+
+    >>> from undertow.distributions import constraints
+    >>> constraints.is_dependent(constraints.dependent(is_discrete=False, event_dim=0))
+    True
+    """
 
     def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -61,7 +66,13 @@ class _Dependent(Constraint):
 
 
 class _DependentProperty(property, _Dependent):
-    """A property that is a condition on an object, and a dependent one on its class."""
+    """A property that is a condition on an object, and a dependent one on its class.
+
+    >>> import undertow as ut
+    >>> from undertow.distributions import Uniform, constraints
+    >>> constraints.is_dependent(Uniform.support), Uniform(0.0, 2.0).support
+    (True, Interval(lower_bound=0.0, upper_bound=2.0))
+    """
 
     def __init__(self, fn: Any = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         super().__init__(fn)
@@ -340,7 +351,13 @@ class _Stack(_Parts):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The condition of a component, on values that have no dimension for components."""
+    """The condition of a component, on values that have no dimension for components.
+
+    >>> import undertow as ut
+    >>> from undertow.distributions import constraints
+    >>> constraints.MixtureSameFamilyConstraint(constraints.positive).check(ut.tensor([1.0, -1.0]))
+    tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint) -> None:
         self.base_constraint = base_constraint
@@ -355,7 +372,7 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def check(self, value: Any) -> Any:
         found = self.base_constraint.check(ops.unsqueeze(value, -1 - self.event_dim))
-        return found.reshape((*found.shape[: found.dim() - self.event_dim], -1)).all(-1)
+        return found.reshape((*found.shape[: value.dim() - self.event_dim], -1)).all(-1)
 
 
 def is_dependent(constraint: Any) -> bool:

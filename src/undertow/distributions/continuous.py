@@ -133,7 +133,7 @@ class Uniform(Distribution):
         super()._check_parameters()
         self._check_parameter("low", self.low, constraints.less_than(self.high))
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
         return constraints.interval(self.low, self.high)
 

@@ -226,7 +226,7 @@ class Binomial(Distribution):
     def logits(self) -> Any:
         return self._trial.logits
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Constraint:
         return constraints.integer_interval(0, self.total_count)
 

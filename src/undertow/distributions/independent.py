@@ -43,7 +43,7 @@ class Independent(Distribution):
     def has_rsample(self) -> bool:  # type: ignore[override]
         return bool(self.base_dist.has_rsample)
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Constraint:
         inner = self.base_dist.support
         return constraints.independent(inner, self.reinterpreted_batch_ndims)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+from undertow.distributions import constraints
 from undertow.distributions.categorical import Categorical
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution
@@ -41,7 +42,7 @@ class MixtureSameFamily(Distribution):
         self.mixture_distribution, self.component_distribution = mixture_distribution, component_distribution
         super().__init__(shape[:-1], component_distribution.event_shape, validate_args)
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Constraint:
         return self.component_distribution.support
 

@@ -54,7 +54,7 @@ class Pareto(ByQuantiles):
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
         super().__init__(scale, alpha, validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
         return constraints.greater_than_eq(self.scale)
 
@@ -300,7 +300,7 @@ class GeneralizedPareto(Distribution):
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
         if not bool((self.concentration < 0).all()):
             return constraints.greater_than_eq(self.loc)

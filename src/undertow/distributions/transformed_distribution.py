@@ -50,7 +50,7 @@ class TransformedDistribution(Distribution):
     def has_rsample(self) -> bool:  # type: ignore[override]
         return bool(self.base_dist.has_rsample)
 
-    @property
+    @constraints.dependent_property(is_discrete=False)
     def support(self) -> Constraint:
         inner = self._whole.codomain if self.transforms else self.base_dist.support
         extra = len(self._event_shape) - inner.event_dim

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from undertow.graph.node import Node, site_of
+from undertow.scopes import common_lock, held
 
 DEBUG = 10  # logging.DEBUG
 
@@ -59,12 +60,25 @@ def _log_if_enabled() -> Watch | None:
     return NodeLog() if _logger().isEnabledFor(DEBUG) else None
 
 
-#: functions that return a Watch for a pass that is starting, or None
-_watchers: list[Callable[[], Watch | None]] = [_log_if_enabled]
+Watcher = Callable[[], Watch | None]
+
+#: functions that return a Watch for a pass that is starting, or None. A list that is replaced, never changed: another
+#: thread may be reading it. Guarded, for those who replace it, by the common lock
+_watchers: list[Watcher] = [_log_if_enabled]
 
 
-def install_watcher(watcher: Callable[[], Watch | None]) -> None:
-    _watchers.append(watcher)
+def install_watcher(watcher: Watcher) -> None:
+    global _watchers
+    with held(common_lock):
+        _watchers = [*_watchers, watcher]
+
+
+def remove_watcher(watcher: Watcher) -> None:
+    """Ask it no more; one that was installed several times is still asked by the others."""
+    global _watchers
+    with held(common_lock):
+        place = _watchers.index(watcher)
+        _watchers = [*_watchers[:place], *_watchers[place + 1 :]]
 
 
 def watches_of_pass() -> tuple[Watch, ...]:

@@ -120,7 +120,15 @@ class HookedOptimizer:
             setattr(self, name, OrderedDict())
 
     def watch_steps(self) -> None:
-        """From now on, `has_stepped` says whether there was a step: schedulers come after it."""
+        """From now on, `has_stepped` says whether there was a step: schedulers come after it.
+
+        >>> import undertow as ut
+        >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.5)
+        >>> sgd.watch_steps()
+        >>> sgd.step()
+        >>> sgd.has_stepped
+        True
+        """
         if not self._watched:
             self._watched, self.has_stepped = True, False
 

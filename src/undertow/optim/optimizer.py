@@ -178,7 +178,13 @@ class Optimizer(HookedOptimizer):
                     counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
 
     def step_together(self, group: dict[str, Any]) -> Collection[int]:
-        """Change parameters of a group in one launch, where their device can (optim/together.py); their ids."""
+        """Change parameters of a group in one launch, where their device can (optim/together.py); their ids.
+
+        >>> import undertow as ut
+        >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.5)
+        >>> len(sgd.step_together(sgd.param_groups[0]))  # none: it is on the CPU
+        0
+        """
         return ()
 
     def _step_of(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
@@ -205,6 +211,12 @@ class Optimizer(HookedOptimizer):
         """Numbers as arrays of a dtype, made once in a step: a ufunc takes twice as long with a Python number.
 
         Kernels of other devices are given them as numbers, which need not be copied there.
+
+        >>> import undertow as ut
+        >>> from undertow.backend import cpu
+        >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.5)
+        >>> sgd.numbers(cpu, cpu.dtype("float32"), "half", lambda: (0.5,))
+        [array(0.5, dtype=float32)]
         """
         found = self._numbers.get((dtype, key))
         if found is None:
@@ -215,7 +227,18 @@ class Optimizer(HookedOptimizer):
         return found
 
     def update(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Change the array `param` in place, given its gradient; `grad` is not to be changed."""
+        """Change the array `param` in place, given its gradient; `grad` is not to be changed.
+
+        >>> import undertow as ut
+        >>> class SignDescent(ut.optim.Optimizer):
+        ...     def update(self, xp, param, grad, state, group):
+        ...         param -= group["lr"] * xp.sign(grad)
+        >>> w = ut.ones(1, requires_grad=True)
+        >>> (w * 3).sum().backward()
+        >>> SignDescent([w], {"lr": 0.25}).step()
+        >>> w
+        tensor([0.7500], requires_grad=True)
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
 
     @with_zero_grad_hooks

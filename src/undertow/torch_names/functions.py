@@ -453,7 +453,16 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
 
 
 def from_file(filename: str, **kwargs: Any) -> Any:
-    """Not there: a tensor whose memory is a file."""
+    """Not there: a tensor whose memory is a file. NumPy has that, and `from_numpy` shares it.
+
+    >>> import os, tempfile
+    >>> import numpy, undertow as ut
+    >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
+    >>> ut.from_numpy(numpy.memmap(path, "float32", "w+", shape=3)).fill_(2.0)
+    tensor([2., 2., 2.])
+    >>> numpy.fromfile(path, "float32")
+    array([2., 2., 2.], dtype=float32)
+    """
     refusal("torch.from_file", "map the file with numpy.memmap, and share it by torch.from_numpy.")
 
 

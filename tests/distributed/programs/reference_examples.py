@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import undertow as ut
 from tools.site.reference import examples
 
@@ -17,5 +19,22 @@ pairs = [name for name in found if name not in SENT_BY]
 for name in [*pairs, *SENT_BY]:
     if SENT_BY.get(name, rank) == rank:
         eval(found[name], names)
+eval(last, names)
+
+names |= {"os": os, "rpc": ut.distributed.rpc, "autograd": ut.distributed.autograd}
+found = examples("undertow.distributed.rpc")
+first, last = found.pop("init_rpc"), found.pop("shutdown")
+assert len(found) > 8
+eval(first, names)
+for example in found.values():
+    eval(example, names)
+found = examples("undertow.distributed.autograd")
+assert {"DistAutogradContext", "backward", "get_gradients"} <= set(found)
+with ut.distributed.autograd.context() as context_id:
+    x = ut.ones(2, requires_grad=True)
+    names |= {"context_id": context_id, "x": x, "loss": (x * 3).sum()}
+    for name in ("backward", "get_gradients", "DistAutogradContext"):
+        result = eval(found[name], names)
+        assert name != "get_gradients" or result.tolist() == [3, 3]
 eval(last, names)
 print("all examples ran")

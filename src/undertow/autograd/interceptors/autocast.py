@@ -336,21 +336,24 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     """Decorate the `backward` of a custom Function, to run as its `forward`, which custom_fwd decorates, did.
 
     >>> import undertow as ut
-    >>> class Square(ut.autograd.Function):
+    >>> class Product(ut.autograd.Function):
     ...     @staticmethod
-    ...     @ut.amp.custom_fwd(device_type="cpu", cast_inputs=ut.float32)
-    ...     def forward(ctx, x):
-    ...         ctx.save_for_backward(x)
-    ...         return x * x
+    ...     @ut.amp.custom_fwd(device_type="cpu")
+    ...     def forward(ctx, x, w):
+    ...         ctx.save_for_backward(x, w)
+    ...         return x @ w
     ...
     ...     @staticmethod
     ...     @ut.amp.custom_bwd(device_type="cpu")
     ...     def backward(ctx, g):
-    ...         return 2 * g * ctx.saved_tensors[0]
+    ...         x, w = ctx.saved_tensors
+    ...         print((x.T @ g).dtype)  # also where the backward pass starts outside of autocast
+    ...         return g @ w.T, x.T @ g
+    >>> w = ut.ones(2, 2, requires_grad=True)
     >>> with ut.autocast("cpu"):
-    ...     y = Square.apply(ut.ones(1, dtype=ut.bfloat16))
-    >>> y.dtype
-    undertow.float32
+    ...     y = Product.apply(ut.ones(2, 2), w)
+    >>> y.sum().backward()
+    undertow.bfloat16
     """
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.interceptors.op_mode import operation_name
 from undertow.autograd.interceptors.stack import Above, Transforms, beneath, call_op, run_function, under
-from undertow.modes import current, set_state
+from undertow.modes import State, current, set_state, state_variable
+from undertow.scopes import reset_variable, set_for_now
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -102,15 +103,28 @@ def name_of(what: Any) -> str:
 _names: dict[Any, str] = {}
 
 
-def enter(observer: Observer) -> None:
+class Entered(NamedTuple):
+    """What `enter` set, and how to undo it."""
+
+    state: State
+    token: Any
+
+
+def enter(observer: Observer) -> Entered:
     """Let this thread's operations be seen, from now on; the observer stands above all others."""
     state = current()
-    set_state(state.with_intercept(observer.over(state.intercept)))
+    inside = state.with_intercept(observer.over(state.intercept))
+    return Entered(inside, set_for_now(state_variable, inside))
 
 
-def leave(kind: type[Observer], is_it: Callable[[Any], bool]) -> None:
-    """Take the observer of this kind for which `is_it` holds out again."""
+def leave(kind: type[Observer], is_it: Callable[[Any], bool], entered: Entered | None = None) -> None:
+    """Take the observer of this kind for which `is_it` holds out again; nothing is left of it if no mode changed."""
     state = current()
+    if entered is not None and entered.state is state and entered.token.var is state_variable:
+        try:
+            return reset_variable(state_variable, entered.token)
+        except (RuntimeError, ValueError):  # in another context than it was entered in, or a second time
+            pass
     set_state(state.with_intercept(_without(state.intercept, kind, is_it)))
 
 

@@ -30,6 +30,8 @@ class DistAutogradContext:
     pass_id, task the backward pass that is under way, or was the last one
     fired         the numbers of the messages for which gradients have come in this pass
     outstanding   gradients that the part of the pass that is running has sent, until they are answered
+
+    Example: `autograd._retrieve_context(context_id).grads`
     """
 
     def __init__(self, number: int) -> None:
@@ -162,5 +164,7 @@ def get_gradients(context_id: int) -> dict[Tensor, Tensor]:
     """The gradients of this process's leaves that the backward passes of a context have added up.
 
     They are there until the context ends; `.grad` is not touched.
+
+    Example: `autograd.get_gradients(context_id)[x]`
     """
     return {leaf: grad for leaf, grad in retrieve(context_id).grads.values()}

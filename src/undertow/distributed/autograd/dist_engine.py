@@ -45,6 +45,8 @@ def backward(context_id: int, roots: Sequence[Tensor], retain_graph: bool = Fals
 
     roots         scalars of this process
     retain_graph  keep what a pass frees, everywhere, so that another one may follow
+
+    Example: `autograd.backward(context_id, [loss])`
     """
     if not isinstance(context_id, int):
         raise TypeError(f"backward(): incompatible function arguments: context_id is a number, not {context_id!r}")

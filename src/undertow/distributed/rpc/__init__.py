@@ -42,7 +42,10 @@ TensorPipeRpcBackendOptions = RpcBackendOptions
 
 
 def get_rpc_timeout() -> float:
-    """Seconds that a call may take, if it does not say."""
+    """Seconds that a call may take, if it does not say.
+
+    Example: `rpc.get_rpc_timeout()`
+    """
     return current_agent().timeout
 
 

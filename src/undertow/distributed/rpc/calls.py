@@ -18,7 +18,10 @@ UNSET_RPC_TIMEOUT = -1.0
 
 
 def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
-    """Name and number of a process; of this one if none is named."""
+    """Name and number of a process; of this one if none is named.
+
+    Example: `rpc.get_worker_info("worker1").id`
+    """
     agent = current_agent()
     return agent.me if worker_name is None else worker(agent, worker_name)
 
@@ -54,6 +57,8 @@ def rpc_sync(
     timeout  seconds; 0: no limit; otherwise that of init_rpc
 
     An error of the function is raised here, with its type, and the traceback of there in its text.
+
+    Example: `rpc.rpc_sync("worker1", ut.add, (ut.ones(2), 1))`
     """
     return rpc_async(to, func, args, kwargs, timeout).wait()
 
@@ -68,6 +73,8 @@ def rpc_async(
     """Call a function in another process: the Future of its result.
 
     Tensors must not be changed before the result is there: large ones are sent from their own memory.
+
+    Example: `rpc.rpc_async("worker1", ut.add, (ut.ones(2), 1)).wait()`
     """
     agent = current_agent()
     value = checked(func), tuple(args or ()), dict(kwargs or {})

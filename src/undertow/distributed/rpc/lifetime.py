@@ -36,6 +36,8 @@ class RpcBackendOptions:
     num_worker_threads  how many requests are served at the same time
     allow_pickle        send and take objects of any class. Whoever can send a message can then run anything: only for
                         programs that trust all their processes
+
+    Example: `rpc.RpcBackendOptions(rpc_timeout=30)`
     """
 
     def __init__(
@@ -63,6 +65,8 @@ def init_rpc(
     name                 what others call it by
     rank, world_size     only compared with what MPI says
     rpc_backend_options  limits of time, threads
+
+    Example: `rpc.init_rpc(f"worker{os.environ['RANK']}")`
     """
     if has_agent():
         raise RuntimeError("RPC is already initialized")
@@ -118,6 +122,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
 
     graceful  wait until all processes want to end and no call is under way anywhere; False: end at once
     timeout   seconds to wait for that; 0: five minutes
+
+    Example: `rpc.shutdown()`
     """
     agent = current_agent()
     if graceful:

@@ -82,6 +82,8 @@ class RRef:
 
     value      kept here; `remote` makes RRefs of values that another process will compute
     type_hint  taken for PyTorch's sake
+
+    Example: `rpc.RRef(ut.ones(2)).to_here()`
     """
 
     def __class_getitem__(cls, kind: Any) -> GenericAlias:
@@ -264,6 +266,8 @@ def remote(
     """Call a function in another process, whose result stays there: its RRef, at once.
 
     Errors of the function are raised by `to_here`.
+
+    Example: `rpc.remote("worker1", ut.add, (ut.ones(2), 1)).to_here()`
     """
     agent = current_agent()
     owner, number = worker(agent, to), new_number()

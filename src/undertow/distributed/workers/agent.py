@@ -55,7 +55,10 @@ class NameAndNumber(NamedTuple):
 
 
 class WorkerInfo(NameAndNumber):
-    """A process that can be called: its name, and its number (which is its rank)."""
+    """A process that can be called: its name, and its number (which is its rank).
+
+    Example: `rpc.WorkerInfo("worker1", 1)`
+    """
 
     __slots__ = ()
 
@@ -145,7 +148,12 @@ def parts_of(raw: bytearray, at: int, sizes: list[int]) -> list[Any]:
 
 
 class RemoteError(RuntimeError):
-    """What could not be done in another process, in words; its own type is not known here."""
+    """What could not be done in another process, in words; its own type is not known here.
+
+    >>> from undertow.distributed import rpc
+    >>> issubclass(rpc.RemoteError, RuntimeError)
+    True
+    """
 
 
 class CallTimeoutError(RuntimeError):

@@ -130,7 +130,10 @@ class Future:
 
 
 def collect_all(futures: Sequence[Future]) -> Future:
-    """The future of the list of these futures, all done."""
+    """The future of the list of these futures, all done.
+
+    Example: `rpc.collect_all([rpc.rpc_async("worker1", ut.add, (ut.ones(2), 1))]).wait()`
+    """
     whole, futures = Future(), list(futures)
     lock = threading.Lock()  # guards left
     left = len(futures)
@@ -151,5 +154,8 @@ def collect_all(futures: Sequence[Future]) -> Future:
 
 
 def wait_all(futures: Sequence[Future]) -> list[Any]:
-    """The results of all futures, or the error of the first that has one."""
+    """The results of all futures, or the error of the first that has one.
+
+    Example: `rpc.wait_all([rpc.rpc_async("worker1", ut.add, (ut.ones(2), 1))])`
+    """
     return [future.wait() for future in collect_all(futures).wait()]

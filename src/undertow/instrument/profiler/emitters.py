@@ -18,7 +18,7 @@ from threading import get_ident, local
 from typing import Any, ClassVar, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave, name_of
-from undertow.engine.watch import Watch, install_watcher
+from undertow.engine.watch import Watch, install_watcher, remove_watcher
 from undertow.graph.node import LAST, Node, next_sequence_nr
 from undertow.instrument.profiler.recorder import shape_of
 from undertow.modes import current
@@ -182,13 +182,18 @@ class Emitter:
         self.ranges = found
         enter(Marked(self))
         self._token = emitter_variable.set(self)
+        install_watcher(self.pass_if_marked)
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._token is not None:
+            remove_watcher(self.pass_if_marked)
             emitter_variable.reset(self._token)
             self._token = None
             leave(Marked, lambda found: found.emitter is self)
+
+    def pass_if_marked(self) -> Watch | None:
+        return MarkedPass(self) if emitter_variable.get() is self else None
 
     def inside(self, text: str, function: Callable[..., Any], *args: Any) -> Any:
         """What a function returns, called inside a range."""
@@ -241,11 +246,3 @@ class emit_itt(Emitter):
 
 
 emitter_variable: ContextVar[Emitter | None] = ContextVar("undertow.emitter", default=None)
-
-
-def _marked_if_asked() -> Watch | None:
-    emitter = emitter_variable.get()
-    return None if emitter is None else MarkedPass(emitter)
-
-
-install_watcher(_marked_if_asked)

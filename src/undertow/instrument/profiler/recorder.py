@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave
 from undertow.compiled import core
-from undertow.engine.watch import Watch, install_watcher
+from undertow.engine.watch import Watch, install_watcher, remove_watcher
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, space_of
 from undertow.graph.user_lines import user_frame
@@ -89,6 +89,7 @@ class Recorder:
         )
         self.begin = self.end = self.wall = 0
         self._token: Any = None
+        self._entered: Any = None
         self._composites: Any = None
 
     def start(self) -> None:
@@ -99,25 +100,30 @@ class Recorder:
             )
         self._token = _recorder.set(self)
         self.note_thread()
-        enter(Profiled(self))
+        self._entered = enter(Profiled(self))
         if self.modules is not None:
             self.modules.start()
         self.steps.start()
         if self.allocations is not None:
             self.allocations.start()
         self.begin, self.wall = perf_counter_ns(), time_ns()
+        install_watcher(self.times_of_pass)  # while it runs: passes that nobody watches ask nobody
         self._composites = composites.listen(self.composite_ended)
 
     def stop(self) -> None:
         composites.forget(self._composites)
+        remove_watcher(self.times_of_pass)
         self.end = perf_counter_ns()
         if self.allocations is not None:
             self.allocations.stop()
         self.steps.stop()
         if self.modules is not None:
             self.modules.stop()
-        leave(Profiled, lambda found: found.recorder is self)
+        leave(Profiled, lambda found: found.recorder is self, self._entered)
         _recorder.reset(self._token)
+
+    def times_of_pass(self) -> Watch | None:
+        return PassTimes(self) if recorder_of_thread() is self else None
 
     def note_thread(self) -> int:
         ident = get_ident()
@@ -292,11 +298,5 @@ _recorder: ContextVar[Recorder | None] = ContextVar("undertow.profiler", default
 recorder_of_thread = _recorder.get
 
 
-def _times_if_profiled() -> Watch | None:
-    recorder = recorder_of_thread()
-    return None if recorder is None else PassTimes(recorder)
-
-
-install_watcher(_times_if_profiled)
 if core is not None:
     core.bind(Profiled=Profiled)

@@ -215,7 +215,13 @@ class Module(Called):
         return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self: T, device: Device | str | int | None = None) -> T:
-        """Move to a GPU, if there is one."""
+        """Move to a GPU, if there is one.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Linear(2, 3)
+        >>> if ut.cuda.is_available():
+        ...     model = model.cuda()
+        """
         return self.to("cuda" if device is None else device)
 
     def share_memory(self: T) -> T:

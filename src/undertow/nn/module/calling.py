@@ -173,6 +173,12 @@ class Called(Stateful):
         """Call `hook(module, grad_inputs, grad_outputs)` with the gradients of the module's last operation.
 
         Deprecated: `register_full_backward_hook` gives those of the module.
+
+        >>> import undertow as ut
+        >>> model = ut.nn.Linear(2, 3)
+        >>> _ = model.register_backward_hook(lambda module, inputs, outputs: print(outputs[0].shape))
+        >>> model(ut.ones(1, 2)).sum().backward()
+        undertow.Size([1, 3])
         """
         if self._own_hooks().backward:
             raise RuntimeError(BOTH)

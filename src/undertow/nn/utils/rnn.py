@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 
 class PackedFields(NamedTuple):
+    """The fields of a PackedSequence, which says what they are.
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.pack_sequence([ut.ones(3), ut.ones(2)])._fields
+    ('data', 'batch_sizes', 'sorted_indices', 'unsorted_indices')
+    """
+
     data: Any
     batch_sizes: Any
     sorted_indices: Any = None

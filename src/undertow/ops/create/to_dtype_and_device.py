@@ -165,7 +165,13 @@ def _cpu_(self: Tensor, memory_format: Any = None) -> Tensor:
 def cuda(
     self: Tensor, device: Device | str | int | None = None, non_blocking: bool = False, memory_format: Any = None
 ) -> Tensor:
-    """The tensor on a GPU, if there is one."""
+    """The tensor on a GPU, if there is one.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2)
+    >>> if ut.cuda.is_available():
+    ...     x = x.cuda()
+    """
     device = "cuda" if device is None else Device("cuda", device) if isinstance(device, int) else device
     return to(self, device, non_blocking=non_blocking, memory_format=memory_format)
 
@@ -179,6 +185,11 @@ def pin_memory(self: Tensor, device: Device | str | int | None = None) -> Tensor
     """The tensor in pinned memory of the host, from which `to("cuda", non_blocking=True)` copies beside the program.
 
     It needs a GPU, whose driver gives that memory. A tensor that is pinned is returned as it is.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(2)
+    >>> if ut.cuda.is_available():
+    ...     x = x.pin_memory().to("cuda", non_blocking=True)
     """
     if self._xp is not cpu:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
