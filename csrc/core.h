@@ -104,7 +104,7 @@ typedef struct {
     Py_ssize_t o_rows;
     /* distributed/: NULL until a program uses it */
     PyTypeObject *Arrivals;
-    Py_ssize_t arrivals_is_open, arrivals_came, arrivals_buckets, arrivals_places, arrivals_arrays, arrivals_missing,
+    Py_ssize_t arrivals_is_open, arrivals_as_view, arrivals_left, arrivals_buckets, arrivals_views, arrivals_missing,
         arrivals_unusual, arrivals_complete;
 } Core;
 
@@ -143,8 +143,11 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
+PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
+int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
+int put_back(PyObject *variable, PyObject *value);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 
 /* ---- pull.c */
@@ -169,13 +172,13 @@ PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 
 /* ---- arrivals.c */
 
-PyObject *arrived(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *take_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+extern PyTypeObject Arrival_Type;
 PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
+extern PyTypeObject Sizes_Type;
 
 /* ---- formula/blocks.c */
 

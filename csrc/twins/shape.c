@@ -141,10 +141,10 @@ pile(PyObject *const *arguments)
         return NULL;
     }
     PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
-    long ndim = PyArray_NDIM(first), dim = PyLong_AsLong(arguments[2]);
-    PyErr_Clear();
+    int overflow;
+    long ndim = PyArray_NDIM(first), dim = PyLong_AsLongAndOverflow(arguments[2], &overflow);
     dim = dim < 0 ? dim + ndim + 1 : dim;
-    if (ndim > 31 || dim < 0 || dim > ndim) {
+    if (overflow || ndim > 31 || dim < 0 || dim > ndim) {
         return NULL;
     }
     npy_intp count = dims[dim] = PyList_GET_SIZE(list);

@@ -13,6 +13,7 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+from undertow.nn.grouped_mm import grouped_mm as grouped_mm
 from undertow.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from undertow.nn.old_reduction_arguments import takes_old_arguments
 from undertow.ops.arguments.operands import as_tensors

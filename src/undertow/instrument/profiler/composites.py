@@ -16,6 +16,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
+from undertow.compiled import core
 from undertow.ops.declare.op import REGISTRY, Op
 from undertow.scopes import common_lock, held
 from undertow.tensor.torch_function import behind, python_function
@@ -41,6 +42,8 @@ def composites() -> dict[CodeType, tuple[FunctionType, Op]]:
             if function.__code__ in found:  # made by the same factory: told apart by the name
                 function.__code__ = function.__code__.replace(co_name=op.name)
             found[function.__code__] = public, op
+            if core is not None and isinstance(op.function, core.Shortcut):
+                op.function.show(op.name)
     return found
 
 

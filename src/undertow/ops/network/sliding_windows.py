@@ -109,7 +109,7 @@ def _add_wide_windows(columns: Array, sizes: Sizes, stride: Sizes, padding: Size
     order = [*range(lead), *[k for d in range(dims) for k in (lead + dims + d, lead + d)]]
     turned = columns.transpose(order)
     steps = out.strides
-    for part in offsets(parts):
+    for part in offsets(tuple(parts)):
         begin = [q * s for q, s in zip(part, stride, strict=True)]
         taken = [min(s, k - b) for s, k, b in zip(stride, kernel, begin, strict=True)]
         shape = [n for pair in zip(counts, taken, strict=True) for n in pair]
