@@ -54,6 +54,13 @@ def test_products(dtype: str, tolerance: float) -> None:
             np.testing.assert_array_equal(product(a, b, threads), found)
 
 
+def test_factors_that_are_packed_in_turns() -> None:
+    a, b = laid_out(1, 1100, "f", "C"), laid_out(1100, 9000, "f", "C")
+    found = product(a, b, 2)
+    np.testing.assert_allclose(found, a.astype("d") @ b, rtol=0, atol=4e-4)
+    np.testing.assert_array_equal(product(a, b, 5), found)
+
+
 @pytest.mark.parametrize("dtype", ["f", "d"])
 def test_stacks(dtype: str) -> None:
     core.set_threads(3)
