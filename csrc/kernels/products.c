@@ -223,7 +223,7 @@ add_all_elements(Product *given, Py_ssize_t at_once, double nanoseconds)
         given->stop = given->start + at_once < given->elements ? given->start + at_once : given->elements;
         double share = (double)(given->stop - given->start) / given->elements;
         double packed = (double)given->items * (given->left.padded + given->right.padded) * (given->stop - given->start);
-        divide(pack_groups, given, groups, 0.5 * packed);
+        divide(pack_groups, given, groups, 0.15 * packed);
         divide(compute_blocks, given, blocks, nanoseconds * share);
     }
 }
