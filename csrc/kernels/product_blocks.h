@@ -81,15 +81,15 @@ NAME(pack_group)(const Factor *factor, Py_ssize_t item, Py_ssize_t group, Py_ssi
 
 static void
 NAME(add_packed_panel)(const Product *given, Py_ssize_t count, const REAL *left, const REAL *right, Py_ssize_t rows,
-                       Py_ssize_t columns, REAL *out)
+                       Py_ssize_t columns, REAL *out, Py_ssize_t step)
 {
 #ifdef WIDE_VECTORS
     if (given->is_wide) {
-        JOIN(NAME(add_panel_of_tiles), wide)(count, left, right, rows, columns, out, given->step);
+        JOIN(NAME(add_panel_of_tiles), wide)(count, left, right, rows, columns, out, step);
         return;
     }
 #endif
-    NAME(add_panel_of_tiles)(count, left, right, rows, columns, out, given->step);
+    NAME(add_panel_of_tiles)(count, left, right, rows, columns, out, step);
 }
 
 /* Add to a block what the elements of its sums give that are packed, which begin with number `start`. */
@@ -99,7 +99,7 @@ NAME(compute_block)(const Product *given, const Block *block, Py_ssize_t start)
     const REAL *left = (const REAL *)given->left.packed + block->item * given->left.room;
     const REAL *right = (const REAL *)given->right.packed + block->item * given->right.room;
     for (Py_ssize_t i = 0; i < block->rows && start == 0; i++) {
-        memset((REAL *)block->out + i * given->step, 0, block->columns * sizeof(REAL));
+        memset((REAL *)block->out + i * block->step, 0, block->columns * sizeof(REAL));
     }
     for (Py_ssize_t k = block->first; k < block->last; k += ELEMENTS_AT_ONCE) {
         Py_ssize_t count = block->last - k < ELEMENTS_AT_ONCE ? block->last - k : ELEMENTS_AT_ONCE;
@@ -111,7 +111,7 @@ NAME(compute_block)(const Product *given, const Block *block, Py_ssize_t start)
                 Py_ssize_t wide = block->columns - column;
                 NAME(add_packed_panel)(given, count, rows + first * count, columns + column * count, here,
                                        wide < given->right.width ? wide : given->right.width,
-                                       (REAL *)block->out + first * given->step + column);
+                                       (REAL *)block->out + first * block->step + column, block->step);
             }
         }
     }

@@ -15,6 +15,7 @@
 #define SMALL_PRODUCT (1 << 18) /* multiplications up to which a BLAS takes one thread by itself */
 #define ELEMENTS_AT_ONCE 256 /* of the sums: what is packed of them stays in the cache */
 #define ROWS_AT_ONCE 144     /* multiple of all numbers of rows of a tile */
+#define MOST_LINES 8192       /* rows or columns */
 #define MOST_PACKED (1 << 23) /* numbers, if the elements of the sums can be divided */
 #define FEW_LINES 48         /* of a block */
 #define LONG_SUMS 1024       /* elements: so many are divided if there are few results */
@@ -45,6 +46,7 @@ typedef struct {
     Py_ssize_t item, row, rows, column, columns;
     Py_ssize_t first, last; /* elements of the sums */
     void *out;
+    Py_ssize_t step; /* from one row of it to the next */
 } Block;
 
 #define REAL float
@@ -80,7 +82,8 @@ block_of(const Product *given, Py_ssize_t number)
     block.columns = beginning(given->columns, given->right.width, column + 1, given->column_blocks) - block.column;
     block.first = given->start + beginning(given->stop - given->start, ELEMENTS_AT_ONCE, part, given->parts);
     block.last = given->start + beginning(given->stop - given->start, ELEMENTS_AT_ONCE, part + 1, given->parts);
-    Py_ssize_t all = given->rows * given->columns, place = block.row * given->step + block.column;
+    block.step = part == 0 ? given->step : given->columns;
+    Py_ssize_t all = given->rows * given->columns, place = block.row * block.step + block.column;
     place += part == 0 ? block.item * all : (block.item * (given->parts - 1) + part - 1) * all;
     block.out = (char *)(part == 0 ? given->out : given->sums) +
                 place * (given->is_float ? sizeof(float) : sizeof(double));
@@ -119,7 +122,7 @@ pack_groups(void *context, Py_ssize_t first, Py_ssize_t last)
         const Product *given = context;                                                             \
         Py_ssize_t all = given->rows * given->columns;                                              \
         for (Py_ssize_t row = first; row < last; row++) {                                           \
-            REAL *restrict to = (REAL *)given->out + row * given->columns;                          \
+            REAL *restrict to = (REAL *)given->out + row * given->step;                             \
             const REAL *restrict from = (const REAL *)given->sums +                                 \
                 row / given->rows * (given->parts - 1) * all + row % given->rows * given->columns;  \
             for (Py_ssize_t part = 1; part < given->parts; part++, from += all) {                   \
@@ -172,7 +175,7 @@ elements_at_once(Product *given)
 {
     Py_ssize_t of_one = given->items * (given->rows + given->columns), most = MOST_PACKED / of_one;
     most = most / ELEMENTS_AT_ONCE * ELEMENTS_AT_ONCE;
-    most = most < 4 * ELEMENTS_AT_ONCE ? 4 * ELEMENTS_AT_ONCE : most;
+    most = most < ELEMENTS_AT_ONCE ? ELEMENTS_AT_ONCE : most;
     return most < given->elements ? most : given->elements;
 }
 
@@ -253,6 +256,38 @@ compute_product(Product *given)
     return 1;
 }
 
+static Py_ssize_t
+lesser(Py_ssize_t a, Py_ssize_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Compute it in slabs of so many matrices, rows and columns that what is packed of them stays small beside them. */
+static int
+compute_in_slabs(const Product *all)
+{
+    Py_ssize_t size = all->is_float ? sizeof(float) : sizeof(double), items = MOST_LINES / (all->rows + all->columns);
+    items = items < 1 ? 1 : items;
+    for (Py_ssize_t item = 0; item < all->items; item += items) {
+        for (Py_ssize_t row = 0; row < all->rows; row += MOST_LINES) {
+            for (Py_ssize_t column = 0; column < all->columns; column += MOST_LINES) {
+                Product slab = *all;
+                slab.items = lesser(items, all->items - item);
+                slab.rows = lesser(MOST_LINES, all->rows - row);
+                slab.columns = lesser(MOST_LINES, all->columns - column);
+                slab.left.data = (const char *)all->left.data + (item * all->left.item + row * all->left.line) * size;
+                slab.right.data = (const char *)all->right.data +
+                                  (item * all->right.item + column * all->right.line) * size;
+                slab.out = (char *)all->out + ((item * all->rows + row) * all->step + column) * size;
+                if (!compute_product(&slab)) {
+                    return 0;
+                }
+            }
+        }
+    }
+    return 1;
+}
+
 /* ---- reading the arguments */
 
 static int
@@ -293,7 +328,7 @@ product_in_threads(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out
         PyArray_DIM(right, PyArray_NDIM(right) - 2) != given.elements || PyArray_SIZE(out) * given.elements <= SMALL_PRODUCT) {
         return 0;
     }
-    WORK(PyArray_SIZE(out), done = compute_product(&given));
+    WORK(PyArray_SIZE(out), done = compute_in_slabs(&given));
     return done;
 }
 
