@@ -5,6 +5,7 @@
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
+#include "kernels/running_extremes.h"
 #include "kernels/softmax_columns.h"
 #include "rows.h"
 
@@ -242,6 +243,7 @@ static PyMethodDef functions[] = {
     {"running_products", (PyCFunction)(void (*)(void))running_products, METH_FASTCALL},
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
     {"softmax_columns", (PyCFunction)(void (*)(void))softmax_columns, METH_FASTCALL},
+    {"running_extremes", (PyCFunction)(void (*)(void))running_extremes, METH_FASTCALL},
     {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},

@@ -1,7 +1,7 @@
-/* A block of a product of matrices, packed and computed by one thread. Included once for each REAL.
+/* The factors of a product of matrices, packed, and a block of it. Included once for each REAL.
  *
- * For some elements of the sums at a time, the rows of the left factor are laid down in tiles and the columns of the
- * right one in panels, whatever their order in memory: so the innermost loop reads both from front to back.
+ * The rows of the left factor are laid down in tiles and the columns of the right one in panels, some elements of the sums
+ * after the others, whatever their order in memory was: so the innermost loop reads both from front to back.
  */
 
 #define TILE_TARGET CLONES
@@ -63,63 +63,56 @@ NAME(pack_lines)(const REAL *from, Py_ssize_t line, Py_ssize_t step, Py_ssize_t 
     }
 }
 
-/* the lines in groups of `width`, which follow each other; the last group may be of half as many, if it is a panel */
+/* A group of up to `width` lines of a factor, of which there are `lines`, with the elements of the sums from `first` to
+ * before `last`, ELEMENTS_AT_ONCE after each other: those of all groups lie together. The last panel may be half as wide. */
 static void
-NAME(pack)(const REAL *from, Py_ssize_t line, Py_ssize_t step, Py_ssize_t lines, Py_ssize_t readable, Py_ssize_t count,
-           REAL *to, Py_ssize_t width, int may_halve)
+NAME(pack_group)(const Factor *factor, Py_ssize_t item, Py_ssize_t group, Py_ssize_t first, Py_ssize_t last)
 {
-    for (Py_ssize_t first = 0; first < lines; first += width) {
-        Py_ssize_t here = lines - first < width ? lines - first : width;
-        Py_ssize_t wide = may_halve && 2 * here <= width ? width / 2 : width;
-        NAME(pack_lines)(from + first * line, line, step, here, readable - first, count, to + first * count, wide);
+    Py_ssize_t line = group * factor->width, here = factor->lines - line < factor->width ? factor->lines - line : factor->width;
+    Py_ssize_t width = factor->may_halve && 2 * here <= factor->width ? factor->width / 2 : factor->width;
+    const REAL *from = (const REAL *)factor->data + item * factor->item + line * factor->line;
+    REAL *to = (REAL *)factor->packed + item * factor->room;
+    for (Py_ssize_t k = first; k < last; k += ELEMENTS_AT_ONCE) {
+        Py_ssize_t count = last - k < ELEMENTS_AT_ONCE ? last - k : ELEMENTS_AT_ONCE;
+        NAME(pack_lines)(from + k * factor->step, factor->line, factor->step, here, factor->lines - line, count,
+                         to + (k - first) * factor->padded + line * count, width);
     }
 }
 
 static void
 NAME(add_packed_panel)(const Product *given, Py_ssize_t count, const REAL *left, const REAL *right, Py_ssize_t rows,
-                       Py_ssize_t columns, REAL *out)
+                       Py_ssize_t columns, REAL *out, Py_ssize_t step)
 {
 #ifdef WIDE_VECTORS
     if (given->is_wide) {
-        JOIN(NAME(add_panel_of_tiles), wide)(count, left, right, rows, columns, out, given->step);
+        JOIN(NAME(add_panel_of_tiles), wide)(count, left, right, rows, columns, out, step);
         return;
     }
 #endif
-    NAME(add_panel_of_tiles)(count, left, right, rows, columns, out, given->step);
+    NAME(add_panel_of_tiles)(count, left, right, rows, columns, out, step);
 }
 
-/* add what some elements of the sums give to a block: its right factor is packed, its left one is being packed */
+/* Add to a block what the elements of its sums give that are packed, which begin with number `start`. */
 static void
-NAME(add_rows_of_block)(const Product *given, const Block *block, Py_ssize_t count, const REAL *left, const REAL *right,
-                        REAL *room)
+NAME(compute_block)(const Product *given, const Block *block, Py_ssize_t start)
 {
-    for (Py_ssize_t first = 0; first < block->rows; first += ROWS_AT_ONCE) {
-        Py_ssize_t rows = block->rows - first < ROWS_AT_ONCE ? block->rows - first : ROWS_AT_ONCE;
-        NAME(pack)(left + first * given->left.line, given->left.line, given->left.step, rows,
-                   given->rows - block->row - first, count, room, given->tile, 0);
-        for (Py_ssize_t column = 0; column < block->columns; column += given->panel) {
-            Py_ssize_t columns = block->columns - column < given->panel ? block->columns - column : given->panel;
-            NAME(add_packed_panel)(given, count, room, right + column * count, rows, columns,
-                                   (REAL *)block->out + first * given->step + column);
-        }
-    }
-}
-
-/* Compute a block; `room` is for what is packed. */
-static void
-NAME(compute_block)(const Product *given, const Block *block, void *room)
-{
-    const REAL *left = (const REAL *)given->left.data + block->item * given->left.item + block->row * given->left.line;
-    const REAL *right = (const REAL *)given->right.data + block->item * given->right.item +
-                        block->column * given->right.line;
-    REAL *packed = (REAL *)room + ROOM_OF_TILES;
-    for (Py_ssize_t i = 0; i < block->rows; i++) {
-        memset((REAL *)block->out + i * given->step, 0, block->columns * sizeof(REAL));
+    const REAL *left = (const REAL *)given->left.packed + block->item * given->left.room;
+    const REAL *right = (const REAL *)given->right.packed + block->item * given->right.room;
+    for (Py_ssize_t i = 0; i < block->rows && start == 0; i++) {
+        memset((REAL *)block->out + i * block->step, 0, block->columns * sizeof(REAL));
     }
     for (Py_ssize_t k = block->first; k < block->last; k += ELEMENTS_AT_ONCE) {
         Py_ssize_t count = block->last - k < ELEMENTS_AT_ONCE ? block->last - k : ELEMENTS_AT_ONCE;
-        NAME(pack)(right + k * given->right.step, given->right.line, given->right.step, block->columns,
-                   given->columns - block->column, count, packed, given->panel, 1);
-        NAME(add_rows_of_block)(given, block, count, left + k * given->left.step, packed, room);
+        const REAL *rows = left + (k - start) * given->left.padded + block->row * count;
+        const REAL *columns = right + (k - start) * given->right.padded + block->column * count;
+        for (Py_ssize_t first = 0; first < block->rows; first += ROWS_AT_ONCE) {
+            Py_ssize_t here = block->rows - first < ROWS_AT_ONCE ? block->rows - first : ROWS_AT_ONCE;
+            for (Py_ssize_t column = 0; column < block->columns; column += given->right.width) {
+                Py_ssize_t wide = block->columns - column;
+                NAME(add_packed_panel)(given, count, rows + first * count, columns + column * count, here,
+                                       wide < given->right.width ? wide : given->right.width,
+                                       (REAL *)block->out + first * block->step + column, block->step);
+            }
+        }
     }
 }

@@ -2,9 +2,9 @@
  *
  * A BLAS has threads of its own. They look for work for a while after each product, on the processors on which the
  * core's threads are to work meanwhile, and share out products of a few hundred rows badly. So where there are several
- * threads, products are computed here. The result is divided into blocks, and each block is computed from beginning to
- * end by one thread. Which blocks there are depends on the number of threads, but no number in them does: sums are taken
- * in an order that follows from the shape alone.
+ * threads, products are computed here. First the factors are packed, for as many elements of the sums as there is room for;
+ * then the result is divided into blocks, each of which one thread computes. Which blocks there are depends on the number of
+ * threads, but no number in them does: sums are taken in an order that follows from the shape alone.
  */
 #define FUSED_PRODUCTS
 #include "kernels/products.h"
@@ -15,9 +15,8 @@
 #define SMALL_PRODUCT (1 << 18) /* multiplications up to which a BLAS takes one thread by itself */
 #define ELEMENTS_AT_ONCE 256 /* of the sums: what is packed of them stays in the cache */
 #define ROWS_AT_ONCE 144     /* multiple of all numbers of rows of a tile */
-#define MOST_COLUMNS 512     /* of a block */
-#define ROOM_OF_TILES ((ROWS_AT_ONCE + 16) * ELEMENTS_AT_ONCE)
-#define ROOM_OF_BLOCK (ROOM_OF_TILES + (MOST_COLUMNS + 64) * ELEMENTS_AT_ONCE) /* numbers */
+#define MOST_LINES 8192       /* rows or columns */
+#define MOST_PACKED (1 << 23) /* numbers, if the elements of the sums can be divided */
 #define FEW_LINES 48         /* of a block */
 #define LONG_SUMS 1024       /* elements: so many are divided if there are few results */
 #define FEW_RESULTS (1 << 16)
@@ -26,6 +25,10 @@
 typedef struct {
     const void *data;
     Py_ssize_t item, line, step; /* from one matrix, line, element of a line to the next */
+    Py_ssize_t lines, width;     /* of a matrix; of a tile or panel */
+    int may_halve;               /* whether its last group may be half as wide */
+    void *packed;
+    Py_ssize_t padded, groups, room; /* lines of all groups; how many groups; numbers of a packed matrix */
 } Factor;
 
 typedef struct {
@@ -35,15 +38,15 @@ typedef struct {
     Py_ssize_t step;                      /* from one row of the results to the next */
     Py_ssize_t parts;                     /* into which sums are divided */
     Py_ssize_t row_blocks, column_blocks; /* of a matrix */
-    Py_ssize_t tile, panel;               /* rows and columns that are computed together */
+    Py_ssize_t start, stop;               /* elements of the sums that are packed */
     int is_wide, is_float;
-    int failed;
 } Product;
 
 typedef struct {
     Py_ssize_t item, row, rows, column, columns;
     Py_ssize_t first, last; /* elements of the sums */
     void *out;
+    Py_ssize_t step; /* from one row of it to the next */
 } Block;
 
 #define REAL float
@@ -73,13 +76,14 @@ block_of(const Product *given, Py_ssize_t number)
     Py_ssize_t column = number % given->column_blocks, row = number / given->column_blocks % given->row_blocks;
     Py_ssize_t part = number / given->column_blocks / given->row_blocks % given->parts;
     Block block = {.item = number / given->column_blocks / given->row_blocks / given->parts};
-    block.row = beginning(given->rows, given->tile, row, given->row_blocks);
-    block.rows = beginning(given->rows, given->tile, row + 1, given->row_blocks) - block.row;
-    block.column = beginning(given->columns, given->panel, column, given->column_blocks);
-    block.columns = beginning(given->columns, given->panel, column + 1, given->column_blocks) - block.column;
-    block.first = beginning(given->elements, ELEMENTS_AT_ONCE, part, given->parts);
-    block.last = beginning(given->elements, ELEMENTS_AT_ONCE, part + 1, given->parts);
-    Py_ssize_t all = given->rows * given->columns, place = block.row * given->step + block.column;
+    block.row = beginning(given->rows, given->left.width, row, given->row_blocks);
+    block.rows = beginning(given->rows, given->left.width, row + 1, given->row_blocks) - block.row;
+    block.column = beginning(given->columns, given->right.width, column, given->column_blocks);
+    block.columns = beginning(given->columns, given->right.width, column + 1, given->column_blocks) - block.column;
+    block.first = given->start + beginning(given->stop - given->start, ELEMENTS_AT_ONCE, part, given->parts);
+    block.last = given->start + beginning(given->stop - given->start, ELEMENTS_AT_ONCE, part + 1, given->parts);
+    block.step = part == 0 ? given->step : given->columns;
+    Py_ssize_t all = given->rows * given->columns, place = block.row * block.step + block.column;
     place += part == 0 ? block.item * all : (block.item * (given->parts - 1) + part - 1) * all;
     block.out = (char *)(part == 0 ? given->out : given->sums) +
                 place * (given->is_float ? sizeof(float) : sizeof(double));
@@ -89,17 +93,25 @@ block_of(const Product *given, Py_ssize_t number)
 static void
 compute_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
 {
-    Product *given = context;
-    void *room = borrow(ROOM_OF_BLOCK * (given->is_float ? sizeof(float) : sizeof(double)));
-    if (room == NULL) {
-        given->failed = 1;
-        return;
-    }
+    const Product *given = context;
     for (Py_ssize_t number = first; number < last; number++) {
         Block block = block_of(given, number);
-        (given->is_float ? compute_block_float : compute_block_double)(given, &block, room);
+        (given->is_float ? compute_block_float : compute_block_double)(given, &block, given->start);
     }
-    give_back(room);
+}
+
+/* tiles and panels, numbered from `first` to before `last`, of all matrices */
+static void
+pack_groups(void *context, Py_ssize_t first, Py_ssize_t last)
+{
+    const Product *given = context;
+    Py_ssize_t all = given->left.groups + given->right.groups;
+    for (Py_ssize_t number = first; number < last; number++) {
+        Py_ssize_t item = number / all, group = number % all;
+        const Factor *factor = group < given->left.groups ? &given->left : &given->right;
+        group -= group < given->left.groups ? 0 : given->left.groups;
+        (given->is_float ? pack_group_float : pack_group_double)(factor, item, group, given->start, given->stop);
+    }
 }
 
 /* ---- sums that were divided */
@@ -110,7 +122,7 @@ compute_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
         const Product *given = context;                                                             \
         Py_ssize_t all = given->rows * given->columns;                                              \
         for (Py_ssize_t row = first; row < last; row++) {                                           \
-            REAL *restrict to = (REAL *)given->out + row * given->columns;                          \
+            REAL *restrict to = (REAL *)given->out + row * given->step;                             \
             const REAL *restrict from = (const REAL *)given->sums +                                 \
                 row / given->rows * (given->parts - 1) * all + row % given->rows * given->columns;  \
             for (Py_ssize_t part = 1; part < given->parts; part++, from += all) {                   \
@@ -127,17 +139,44 @@ ADD_PARTS(double)
 /* ---- the plan */
 
 static void
-choose_tiles(Product *given)
+choose_widths(Product *given)
 {
-    given->tile = 6;
-    given->panel = 2 * 32 / (given->is_float ? sizeof(float) : sizeof(double));
+    given->left.width = 6;
+    given->right.width = 2 * 32 / (given->is_float ? sizeof(float) : sizeof(double));
 #ifdef WIDE_VECTORS
     given->is_wide = __builtin_cpu_supports("x86-64-v4");
     if (given->is_wide) {
-        given->tile = 12;
-        given->panel *= 2;
+        given->left.width = 12;
+        given->right.width *= 2;
     }
 #endif
+    given->right.may_halve = 1;
+    given->left.lines = given->rows;
+    given->right.lines = given->columns;
+}
+
+/* Returns the numbers of all packed matrices for so many elements of the sums. */
+static Py_ssize_t
+plan_packing(Product *given, Py_ssize_t elements)
+{
+    Factor *factors[2] = {&given->left, &given->right};
+    for (int k = 0; k < 2; k++) {
+        Factor *factor = factors[k];
+        factor->groups = (factor->lines + factor->width - 1) / factor->width;
+        factor->padded = factor->groups * factor->width;
+        factor->room = factor->padded * elements + 16; /* what is turned may reach behind its end */
+    }
+    return given->items * (given->left.room + given->right.room);
+}
+
+/* How many elements of the sums are packed at once. */
+static Py_ssize_t
+elements_at_once(Product *given)
+{
+    Py_ssize_t of_one = given->items * (given->rows + given->columns), most = MOST_PACKED / of_one;
+    most = most / ELEMENTS_AT_ONCE * ELEMENTS_AT_ONCE;
+    most = most < ELEMENTS_AT_ONCE ? ELEMENTS_AT_ONCE : most;
+    return most < given->elements ? most : given->elements;
 }
 
 /* Divide sums, if they are long and there are few of them. */
@@ -153,19 +192,19 @@ choose_parts(Product *given)
     }
 }
 
-/* Divide results until there are enough blocks, or they become too small to be worth being packed. */
+/* Divide results until there are enough blocks, or they become too small. */
 static void
 choose_blocks(Product *given, int threads)
 {
     Py_ssize_t wanted = threads > 1 ? 3 * threads : 1;
     given->row_blocks = 1;
-    given->column_blocks = (given->columns + MOST_COLUMNS - 1) / MOST_COLUMNS;
+    given->column_blocks = 1;
     while (given->items * given->parts * given->row_blocks * given->column_blocks < wanted) {
         Py_ssize_t rows = given->rows / given->row_blocks, columns = given->columns / given->column_blocks;
         if (rows >= columns && rows >= 2 * FEW_LINES) {
             given->row_blocks *= 2;
         }
-        else if (columns >= 2 * FEW_LINES && columns >= 2 * given->panel) {
+        else if (columns >= 2 * FEW_LINES && columns >= 2 * given->right.width) {
             given->column_blocks *= 2;
         }
         else if (rows >= 2 * FEW_LINES) {
@@ -177,25 +216,76 @@ choose_blocks(Product *given, int threads)
     }
 }
 
+/* Compute it, some elements of the sums after the others. */
+static void
+add_all_elements(Product *given, Py_ssize_t at_once, double nanoseconds)
+{
+    Py_ssize_t blocks = given->items * given->parts * given->row_blocks * given->column_blocks;
+    Py_ssize_t groups = given->items * (given->left.groups + given->right.groups);
+    for (given->start = 0; given->start < given->elements; given->start = given->stop) {
+        given->stop = given->start + at_once < given->elements ? given->start + at_once : given->elements;
+        double share = (double)(given->stop - given->start) / given->elements;
+        double packed = (double)given->items * (given->left.padded + given->right.padded) * (given->stop - given->start);
+        divide(pack_groups, given, groups, 0.15 * packed);
+        divide(compute_blocks, given, blocks, nanoseconds * share);
+    }
+}
+
+/* 0 if there is not enough memory */
 static int
 compute_product(Product *given)
 {
     Py_ssize_t results = given->items * given->rows * given->columns, item = given->is_float ? sizeof(float) : sizeof(double);
-    double nanoseconds = (double)results * given->elements * (given->is_float ? 0.02 : 0.04);
-    choose_tiles(given);
+    choose_widths(given);
     choose_parts(given);
     choose_blocks(given, threads_now());
-    given->sums = given->parts > 1 ? borrow((given->parts - 1) * results * item) : NULL;
-    if (given->parts > 1 && given->sums == NULL) {
+    Py_ssize_t at_once = elements_at_once(given), packed = plan_packing(given, at_once);
+    char *room = borrow((packed + (given->parts - 1) * results) * item);
+    if (room == NULL) {
         return 0;
     }
-    divide(compute_blocks, given, given->items * given->parts * given->row_blocks * given->column_blocks, nanoseconds);
+    given->left.packed = room;
+    given->right.packed = room + given->items * given->left.room * item;
+    given->sums = room + packed * item;
+    add_all_elements(given, at_once, (double)results * given->elements * (given->is_float ? 0.015 : 0.03));
     if (given->parts > 1) {
         divide(given->is_float ? add_parts_float : add_parts_double, given, given->items * given->rows,
                0.2 * results * given->parts);
-        give_back(given->sums);
     }
-    return !given->failed;
+    give_back(room);
+    return 1;
+}
+
+static Py_ssize_t
+lesser(Py_ssize_t a, Py_ssize_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Compute it in slabs of so many matrices, rows and columns that what is packed of them stays small beside them. */
+static int
+compute_in_slabs(const Product *all)
+{
+    Py_ssize_t size = all->is_float ? sizeof(float) : sizeof(double), items = MOST_LINES / (all->rows + all->columns);
+    items = items < 1 ? 1 : items;
+    for (Py_ssize_t item = 0; item < all->items; item += items) {
+        for (Py_ssize_t row = 0; row < all->rows; row += MOST_LINES) {
+            for (Py_ssize_t column = 0; column < all->columns; column += MOST_LINES) {
+                Product slab = *all;
+                slab.items = lesser(items, all->items - item);
+                slab.rows = lesser(MOST_LINES, all->rows - row);
+                slab.columns = lesser(MOST_LINES, all->columns - column);
+                slab.left.data = (const char *)all->left.data + (item * all->left.item + row * all->left.line) * size;
+                slab.right.data = (const char *)all->right.data +
+                                  (item * all->right.item + column * all->right.line) * size;
+                slab.out = (char *)all->out + ((item * all->rows + row) * all->step + column) * size;
+                if (!compute_product(&slab)) {
+                    return 0;
+                }
+            }
+        }
+    }
+    return 1;
 }
 
 /* ---- reading the arguments */
@@ -238,7 +328,7 @@ product_in_threads(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out
         PyArray_DIM(right, PyArray_NDIM(right) - 2) != given.elements || PyArray_SIZE(out) * given.elements <= SMALL_PRODUCT) {
         return 0;
     }
-    WORK(PyArray_SIZE(out), done = compute_product(&given));
+    WORK(PyArray_SIZE(out), done = compute_in_slabs(&given));
     return done;
 }
 

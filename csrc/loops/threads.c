@@ -304,8 +304,9 @@ divide(Share share, void *context, Py_ssize_t count, double nanoseconds)
     atomic_store(&work.next, 0);
     atomic_store(&state, SEAT * (members - 1));
     atomic_fetch_add(&calls, 1);
-    if (atomic_load(&sleepers) > 0) {
-        wake_at(&calls, members - 1);
+    int asleep = atomic_load(&sleepers), wanted = members - 1 - (made - asleep); /* who is awake need not be woken */
+    if (asleep > 0 && wanted > 0) {
+        wake_at(&calls, wanted);
     }
     do_parts();
     finish();

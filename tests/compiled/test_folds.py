@@ -82,6 +82,25 @@ def test_sums_of_columns(dtype: str) -> None:
 
 @pytest.mark.parametrize("smallest", [False, True])
 @pytest.mark.parametrize("dtype", ["f", "d"])
+def test_running_extremes(dtype: str, smallest: bool) -> None:
+    ufunc = np.minimum if smallest else np.maximum
+    for shape, dim in [((300, 70), 1), ((300, 70), 0), ((4, 300, 7), 1), ((3, 40, 500), 1), ((9,), 0), ((1, 1), 0)]:
+        x = np.round(numbers(shape, dtype), 1)  # with many that are equal: the last counts
+        x.reshape(-1)[len(x) // 2 :: 397] = np.nan
+        expected = ufunc.accumulate(x, dim)
+        steps = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
+        places = np.maximum.accumulate(np.where((x == expected) | np.isnan(x), steps, 0), dim)
+        for threads in (1, 3):
+            core.set_threads(threads)
+            found = core.running_extremes(x, dim, smallest)
+            np.testing.assert_array_equal(found[0], expected)
+            np.testing.assert_array_equal(found[1], places)
+    assert core.running_extremes(x, 2, smallest) is None
+    assert core.running_extremes(x.astype("e"), 0, smallest) is None
+
+
+@pytest.mark.parametrize("smallest", [False, True])
+@pytest.mark.parametrize("dtype", ["f", "d"])
 def test_places(dtype: str, smallest: bool) -> None:
     for shape in SHAPES:
         x = np.round(numbers(shape, dtype), 1)  # with many that are equal: the first counts

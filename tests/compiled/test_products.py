@@ -54,6 +54,14 @@ def test_products(dtype: str, tolerance: float) -> None:
             np.testing.assert_array_equal(product(a, b, threads), found)
 
 
+@pytest.mark.parametrize("sizes", [(1, 1100, 9000), (9000, 1100, 2), (3, 30, 17000)])
+def test_factors_that_are_packed_in_turns(sizes: tuple[int, int, int]) -> None:
+    a, b = laid_out(*sizes[:2], "f", "C"), laid_out(*sizes[1:], "f", "C")
+    found = product(a, b, 2)
+    np.testing.assert_allclose(found, a @ b, rtol=0, atol=4e-4)
+    np.testing.assert_array_equal(product(a, b, 5), found)
+
+
 @pytest.mark.parametrize("dtype", ["f", "d"])
 def test_stacks(dtype: str) -> None:
     core.set_threads(3)
@@ -66,7 +74,8 @@ def test_stacks(dtype: str) -> None:
         (a[:, :1], turned),
         (a.swapaxes(0, 1), turned.swapaxes(0, 1)),
     )
-    for x, y in cases:
+    many = RNG.standard_normal((60, 70, 80)).astype(dtype), RNG.standard_normal((60, 80, 70)).astype(dtype)
+    for x, y in (*cases, many):
         np.testing.assert_allclose(stacks.matmul(x, y), np.matmul(x, y), rtol=0, atol=1e-4)
 
 

@@ -38,6 +38,15 @@ def empty(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
     return np.empty(shape, dtype, *args, **kwargs)
 
 
+def full(shape: Any, value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """np.full"""
+    if core is None or dtype is None or args or kwargs:
+        return np.full(shape, value, dtype, *args, **kwargs)
+    out = core.empty(shape, dtype)
+    np.copyto(out, value, casting="unsafe")
+    return out
+
+
 def dot(a: Array, b: Array) -> Any:
     """a.dot(b), of two matrices"""
     plain = core is not None and type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == b.ndim == 2

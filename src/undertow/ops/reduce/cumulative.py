@@ -236,6 +236,9 @@ def _running_extreme(xp: Namespace, name: str, ufunc: Any, input: Array, dim: in
     require_order(name, input)
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
+    found = kernels.running_extremes(xp, xp.ascontiguousarray(input), axis, name == "cummin")
+    if found is not None:
+        return found[0], found[1]
     values = ufunc.accumulate(input, axis)
     places = xp.arange(input.shape[axis]).reshape([-1 if d == axis else 1 for d in range(input.ndim)])
     reached = (input == values) | (input != input)
@@ -247,9 +250,11 @@ def _add_along(xp: Namespace, grad: Array, indices: Array, dim: int) -> Array:
     if grad.ndim == 0:
         return xp.array(grad)
     axis = wrap_dim(dim, grad.ndim)
+    out = xp.zeros(grad.shape, grad.dtype)
+    if kernels.scatter_add(xp, out, axis, indices, xp.ascontiguousarray(grad)):
+        return out
     places = list(xp.indices(grad.shape, sparse=True))
     places[axis] = indices
-    out = xp.zeros(grad.shape, grad.dtype)
     xp.add.at(out, tuple(places), grad)
     return out
 
