@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from operator import setitem
 from time import process_time
 from typing import Any
 
@@ -26,12 +27,15 @@ def operations() -> dict[str, Callable[[], Any]]:
         "x + y": lambda: x + y,
         "x * y": lambda: x * y,
         "x * y, recorded": lambda: w * y,
-        "x @ y": lambda: x @ y,
+        "ut.matmul(x, y), over mm": lambda: ut.matmul(x, y),
         "x.relu()": lambda: x.relu(),
         "x.sum()": lambda: x.sum(),
         "x.add_(0.0)": lambda: x.add_(0.0),
-        "x.view(16)": lambda: x.view(16),
+        "x.reshape(16), over view": lambda: x.reshape(16),
+        "ut.cat([x, y])": lambda: ut.cat([x, y]),
         "x[0]": lambda: x[0],
+        "x[0] = 1.0": lambda: setitem(x, 0, 1.0),
+        "x.detach()": lambda: x.detach(),
     }
 
 

@@ -60,7 +60,7 @@ set_context_variable(PyObject *variable, PyObject *value)
 #endif
 }
 
-static int
+int
 set_variable(PyObject *variable, PyObject *value)
 {
     PyObject *done = PyContextVar_CheckExact(variable) ? set_context_variable(variable, value)
@@ -85,7 +85,7 @@ set_value(PyObject *module, PyObject *const *args, Py_ssize_t count)
 
 /* Set a variable to what it was. An error that was there stays; without one, what goes wrong here is raised. A set()
  * in Python that is interrupted is called a second time. */
-static int
+int
 put_back(PyObject *variable, PyObject *value)
 {
     PyObject *type, *error, *traceback;

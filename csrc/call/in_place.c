@@ -352,16 +352,21 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     return changed;
 }
 
-/* The same while a profile is under way. */
+/* The same while a profile is under way, which also looks on at what is left to Python. */
 static PyObject *
-timed_change(const InPlace *self, PyObject *rows, PyObject *lowered, PyObject *const *values)
+timed_change(const InPlace *self, PyObject *state, PyObject *const *values, PyObject *const *given, size_t flagged,
+             PyObject *names)
 {
+    PyObject *lowered, *rows = rows_of_profile(state, &lowered);
+    if (rows == NULL) {
+        return NULL;
+    }
     long long begin = clock_now();
     PyObject *changed = usual_change(self, lowered, values);
-    if (changed != NULL &&
-        append_row(rows, ROW_OPERATION, self->shown, begin, node_of_result(changed), NULL, NULL) < 0) {
-        Py_CLEAR(changed);
+    if (changed == NULL && !PyErr_Occurred()) {
+        changed = called_below(lowered, self->operation.function, given, flagged, names);
     }
+    changed = timed(rows, self->shown, changed, begin);
     Py_DECREF(lowered);
     Py_DECREF(rows);
     return changed;
@@ -380,9 +385,9 @@ in_place_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
         if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
             return NULL;
         }
-        PyObject *lowered, *rows = rows_of_profile(state, &lowered);
-        PyObject *changed = rows == NULL ? usual_change(self, state, values)
-                                         : timed_change(self, rows, lowered, values);
+        PyObject *changed = SLOT(state, core.s_intercept) == Py_None
+                                ? usual_change(self, state, values)
+                                : timed_change(self, state, values, given, flagged, names);
         Py_DECREF(state);
         if (changed != NULL || PyErr_Occurred()) {
             return changed;

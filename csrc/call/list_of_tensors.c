@@ -4,6 +4,7 @@
  */
 #include "call/operation.h"
 #include "quiet.h"
+#include "rows.h"
 
 #define MOST_TENSORS 64
 
@@ -235,6 +236,25 @@ usual_result(Variadic *self, PyObject *state, PyObject *list, PyObject *params)
     return result;
 }
 
+/* The same while a profile is under way, which also looks on at what is left to Python. */
+static PyObject *
+timed_result(Variadic *self, PyObject *state, PyObject *params, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    PyObject *lowered, *rows = rows_of_profile(state, &lowered);
+    if (rows == NULL) {
+        return NULL;
+    }
+    long long begin = clock_now();
+    PyObject *result = usual_result(self, lowered, given[0], params);
+    if (result == NULL && !PyErr_Occurred()) {
+        result = called_below(lowered, self->function, given, flagged, names);
+    }
+    result = timed(rows, (PyObject *)self, result, begin);
+    Py_DECREF(lowered);
+    Py_DECREF(rows);
+    return result;
+}
+
 static PyObject *
 variadic_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
@@ -245,7 +265,9 @@ variadic_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
             Py_DECREF(params);
             return NULL;
         }
-        PyObject *result = usual_result(self, state, given[0], params);
+        PyObject *result = SLOT(state, core.s_intercept) == Py_None
+                               ? usual_result(self, state, given[0], params)
+                               : timed_result(self, state, params, given, flagged, names);
         Py_DECREF(state);
         Py_DECREF(params);
         if (result != NULL || PyErr_Occurred()) {

@@ -286,16 +286,21 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     return result;
 }
 
-/* The same while a profile is under way. */
+/* The same while a profile is under way, which also looks on at what is left to Python. */
 static PyObject *
-timed_result(Operation *self, PyObject *rows, PyObject *lowered, PyObject *const *values, PyObject *out)
+timed_result(Operation *self, Operation *planned, PyObject *state, PyObject *const *values, PyObject *out,
+             PyObject *const *given, size_t flagged, PyObject *names)
 {
-    long long begin = clock_now();
-    PyObject *result = usual_result(self, lowered, values, out);
-    if (result != NULL &&
-        append_row(rows, ROW_OPERATION, (PyObject *)self, begin, node_of_result(result), NULL, NULL) < 0) {
-        Py_CLEAR(result);
+    PyObject *lowered, *rows = rows_of_profile(state, &lowered);
+    if (rows == NULL) {
+        return NULL;
     }
+    long long begin = clock_now();
+    PyObject *result = usual_result(planned, lowered, values, out);
+    if (result == NULL && !PyErr_Occurred()) {
+        result = called_below(lowered, self->function, given, flagged, names);
+    }
+    result = timed(rows, (PyObject *)planned, result, begin);
     Py_DECREF(lowered);
     Py_DECREF(rows);
     return result;
@@ -315,10 +320,10 @@ operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObj
         if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
             return NULL;
         }
-        PyObject *lowered, *rows = rows_of_profile(state, &lowered);
         out = out == Py_None ? NULL : out;
-        PyObject *result = rows == NULL ? usual_result(planned, state, values, out)
-                                        : timed_result(planned, rows, lowered, values, out);
+        PyObject *result = SLOT(state, core.s_intercept) == Py_None
+                               ? usual_result(planned, state, values, out)
+                               : timed_result(self, planned, state, values, out, given, flagged, names);
         Py_DECREF(state);
         if (result != NULL || PyErr_Occurred()) {
             return result;

@@ -2,18 +2,66 @@
  * the decorator `shortcut` of compiled.py.
  */
 #include "call/shortcuts.h"
+#include "rows.h"
 
 /* ---- the type: all but this is Operation's */
 
 static const struct {
     const char *name;
     Way way;
-} ways[] = {{"getitem", getitem}, {"setitem", setitem}, {"expand", with_sizes}, {"permute", with_sizes},
+    const char *row; /* what a profile calls it, if it is shown as one operation */
+} ways[] = {{"getitem", getitem}, {"setitem", setitem, "copy_"}, {"expand", with_sizes}, {"permute", with_sizes},
             {"view", reshape}, {"reshape", reshape}, {"flatten", flatten}, {"expand_as", expand_as},
             {"numpy_T", numpy_T}, {"contiguous", contiguous}, {"sum", over_dims}, {"mean", over_dims},
             {"max", over_dims}, {"min", over_dims},
-            {"squeeze", squeeze}, {"chunk", chunk}, {"split", split}, {"zero_", zero_}, {"fill_", fill_},
-            {"copy_", copy_}, {"with_out", wrapped}};
+            {"squeeze", squeeze}, {"chunk", chunk}, {"split", split}, {"zero_", zero_, "zero_"},
+            {"fill_", fill_, "fill_"}, {"copy_", copy_, "copy_"}, {"with_out", wrapped}};
+
+/* What the shortcut does with that state, if it calls operations that read it. */
+static PyObject *
+way_below(const Shortcut *self, PyObject *lowered, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    PyObject *outer;
+    if (self->targets[0] == NULL) {
+        return self->way(self, lowered, given, count, names);
+    }
+    if (PyContextVar_Get(core.state_variable, NULL, &outer) < 0) {
+        return NULL;
+    }
+    PyObject *const inner[] = {core.state_variable, lowered};
+    PyObject *done = set_value(NULL, inner, 2);
+    PyObject *result = done == NULL ? NULL : self->way(self, lowered, given, count, names);
+    Py_XDECREF(done);
+    if (put_back(core.state_variable, outer) < 0) {
+        Py_CLEAR(result);
+    }
+    Py_DECREF(outer);
+    return result;
+}
+
+/* The result while a profile is under way, if that is all that is unusual. What a shortcut calls writes its own rows,
+ * unless the shortcut is shown as one operation. */
+static PyObject *
+timed_way(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    PyObject *lowered, *rows = rows_of_profile(state, &lowered), *result = NULL;
+    if (rows == NULL) {
+        return NULL;
+    }
+    if (SLOT(lowered, core.s_unusual) == Py_False) {
+        long long begin = clock_now();
+        if (self->is_one) {
+            result = timed(rows, self->row, way_below(self, lowered, given, count, names), begin);
+        }
+        else {
+            result = self->way(self, lowered, given, count, names);
+            result = self->row == NULL ? result : timed_composite(rows, self->row, result, begin);
+        }
+    }
+    Py_DECREF(lowered);
+    Py_DECREF(rows);
+    return result;
+}
 
 static PyObject *
 shortcut_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
@@ -26,12 +74,25 @@ shortcut_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
     if (SLOT(state, core.s_unusual) == Py_False) {
         result = self->way(self, state, given, PyVectorcall_NARGS(flagged), names);
     }
+    else {
+        result = timed_way(self, state, given, PyVectorcall_NARGS(flagged), names);
+    }
     Py_DECREF(state);
     if (result != NULL || PyErr_Occurred()) {
         return result;
     }
-    return PyObject_Vectorcall(self->operation.function, given, flagged, names);
+    return call_python((StandIn *)self, given, flagged, names);
 }
+
+/* show(name): let profiles show it by that name, with what it calls inside */
+static PyObject *
+shortcut_show(Shortcut *self, PyObject *name)
+{
+    Py_XSETREF(self->row, Py_NewRef(name));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef shortcut_methods[] = {{"show", (PyCFunction)shortcut_show, METH_O}, {NULL}};
 
 /* Shortcut(name, function, targets) */
 static PyObject *
@@ -56,6 +117,10 @@ shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self != NULL) {
         self->operation.vectorcall = shortcut_call;
         self->way = ways[k].way;
+        if (ways[k].row != NULL) {
+            self->is_one = 1;
+            self->row = PyUnicode_InternFromString(ways[k].row);
+        }
         for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(targets); n++) {
             self->targets[n] = Py_NewRef(PyTuple_GET_ITEM(targets, n));
         }
@@ -78,6 +143,7 @@ shortcut_clear(Shortcut *self)
     for (int k = 0; k < MOST_TARGETS; k++) {
         Py_CLEAR(self->targets[k]);
     }
+    Py_CLEAR(self->row);
     return Operation_Type.tp_clear((PyObject *)self);
 }
 
@@ -98,5 +164,6 @@ PyTypeObject Shortcut_Type = {
     .tp_dealloc = (destructor)shortcut_dealloc,
     .tp_traverse = (traverseproc)shortcut_traverse,
     .tp_getset = stand_in_attributes,
+    .tp_methods = shortcut_methods,
     .tp_clear = (inquiry)shortcut_clear,
 };

@@ -17,6 +17,8 @@ struct Shortcut {
     Operation operation; /* for the type's sake: only `function` is used */
     Way way;
     PyObject *targets[MOST_TARGETS]; /* what it calls */
+    int is_one;    /* whether a profile shows it as one operation, with nothing inside */
+    PyObject *row; /* what a profile calls it; NULL: only what it calls is shown */
 };
 
 /* ---- indexing.c */

@@ -131,6 +131,12 @@ class State:
                 twin._grad_twin = self  # a cycle, which must not hold anything of the user's
         return twin
 
+    def back_to(self, outer: State) -> State:
+        """This state with grad mode as it is in `outer`: that one itself, if this is its twin."""
+        records = bool(outer.saved_hooks) or _anomaly[0] is not None  # anomaly mode may have been switched since
+        is_way_back = outer._grad_twin is self and records is (outer.record is not None)
+        return outer if is_way_back else self.with_grad(outer.grad_mode)
+
 
 class Interceptor:
     """What `State.intercept` may be beyond a plain function: it also sees what is more than one operation.
@@ -184,6 +190,10 @@ class Interceptor:
     def in_float32(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of a function of several operations that autocast computes in float32 as a whole."""
         return function(*args, **kwargs)
+
+    def watched(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a function that is shown as one operation. Only one that `only_looks_on` is asked."""
+        raise NotImplementedError("an interceptor that only looks on says what it does with what it sees")
 
     def check_out(self, name: str, tensors: list[Any]) -> None:
         """Raise if an operation on these tensors cannot be written into one of them."""
@@ -346,7 +356,7 @@ class _GradSwitch(_Switch):
         return outer.with_grad(self.enabled)
 
     def after(self, inner: State, outer: State) -> State:
-        return inner.with_grad(outer.grad_mode)
+        return inner.back_to(outer)
 
 
 class no_grad(_GradSwitch):
@@ -407,7 +417,7 @@ class set_grad_enabled(_Switch):
         return outer.with_grad(self.mode)
 
     def after(self, inner: State, outer: State) -> State:
-        return inner.with_grad(outer.grad_mode)
+        return inner.back_to(outer)
 
     def __call__(self, function: F) -> F:
         self.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""When steps of optimizers begin and end, for profiles: by hooks that are there while one of them runs."""
+"""When `step` and `zero_grad` of optimizers begin and end, for profiles: by hooks, while one runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from threading import get_ident
 from time import perf_counter_ns
 from typing import Any
 
-from undertow.optim.hooks import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from undertow.optim.hooks import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+    register_optimizer_zero_grad_hook,
+)
 
 
 class OptimizerSteps:
-    """Tells `ended(optimizer, when it began)` of every step, in any thread, between `start` and `stop`."""
+    """Tells `ended(name, when it began)` of every step and zero_grad, in any thread, between `start` and `stop`."""
 
-    def __init__(self, ended: Callable[[Any, int], None]) -> None:
+    def __init__(self, ended: Callable[[str, int], None]) -> None:
         self.ended = ended
         self.handles: list[Any] = []
         self.open: dict[int, list[tuple[Any, int]]] = {}  # by thread: steps that have begun, the outermost first
@@ -22,6 +26,7 @@ class OptimizerSteps:
         self.handles = [
             register_optimizer_step_pre_hook(self.before),
             register_optimizer_step_post_hook(self.after),
+            register_optimizer_zero_grad_hook(self.forgot),
         ]
 
     def stop(self) -> None:
@@ -37,5 +42,13 @@ class OptimizerSteps:
         while steps:
             latest, begin = steps.pop()
             if latest is optimizer:
-                return self.ended(optimizer, begin)
+                return self.ended(name_of(optimizer, "step"), begin)
             # one that an error has left
+
+    def forgot(self, optimizer: Any, begin: int) -> None:
+        self.ended(name_of(optimizer, "zero_grad"), begin)
+
+
+def name_of(optimizer: Any, method: str) -> str:
+    """What PyTorch calls a method of an optimizer in its profiles."""
+    return f"Optimizer.{method}#{type(optimizer).__name__}.{method}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from undertow.graph.hooks import RemovableHandle, add_hook
@@ -18,6 +19,7 @@ Hooks = OrderedDict[int, Hook]
 #: of all optimizers
 _before_any_step: Hooks = OrderedDict()
 _after_any_step: Hooks = OrderedDict()
+_after_any_zero_grad: Hooks = OrderedDict()
 
 
 def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
@@ -28,6 +30,24 @@ def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
 def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after every step of every optimizer."""
     return add_hook(_after_any_step, hook)
+
+
+def register_optimizer_zero_grad_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(optimizer, when it began)` after every `zero_grad` of every optimizer, for profiles."""
+    return add_hook(_after_any_zero_grad, hook)
+
+
+def with_zero_grad_hooks(zero_grad: Callable[..., None]) -> Callable[..., None]:
+    """A `zero_grad` that calls the hooks of all optimizers."""
+
+    @functools.wraps(zero_grad)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin = perf_counter_ns()
+        zero_grad(self, *args, **kwargs)
+        for hook in list(_after_any_zero_grad.values()):
+            hook(self, begin)
+
+    return hooked
 
 
 def with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
 from undertow.graph.user_lines import user_frame, warn_user
 from undertow.modes import enable_grad, no_grad
-from undertow.optim.hooks import HookedOptimizer, passed_through
+from undertow.optim.hooks import HookedOptimizer, passed_through, with_zero_grad_hooks
 from undertow.optim.hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
 from undertow.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from undertow.tensor import Tensor, counter_of
@@ -218,6 +218,7 @@ class Optimizer(HookedOptimizer):
         """Change the array `param` in place, given its gradient; `grad` is not to be changed."""
         raise NotImplementedError(f"{type(self).__name__} does not say how a parameter is changed")
 
+    @with_zero_grad_hooks
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or (set_to_none=False) set them to zero in place.
 

@@ -1,13 +1,13 @@
 """Profiles: what a program does, how long each part takes, and how much memory; torch.profiler's names."""
 
 from undertow.instrument.profiler.chrome_trace import merge_traces as merge_traces
+from undertow.instrument.profiler.emitters import emit_itt as emit_itt
+from undertow.instrument.profiler.emitters import emit_nvtx as emit_nvtx
 from undertow.instrument.profiler.events import EventList as EventList
 from undertow.instrument.profiler.events import FunctionEvent as FunctionEvent
 from undertow.instrument.profiler.events import FunctionEventAvg as FunctionEventAvg
 from undertow.instrument.profiler.events import Interval as Interval
 from undertow.instrument.profiler.profile import autograd_profile as autograd_profile
-from undertow.instrument.profiler.profile import emit_itt as emit_itt
-from undertow.instrument.profiler.profile import emit_nvtx as emit_nvtx
 from undertow.instrument.profiler.profile import is_enabled as is_enabled
 from undertow.instrument.profiler.profile import profile as profile
 from undertow.instrument.profiler.profile import record_function as record_function

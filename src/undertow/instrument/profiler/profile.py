@@ -14,6 +14,7 @@ from typing import Any
 from undertow.instrument.memory_timeline import MemoryTimeline
 from undertow.instrument.profiler.build import build_events
 from undertow.instrument.profiler.chrome_trace import Trace
+from undertow.instrument.profiler.emitters import Emitter, emitter_variable
 from undertow.instrument.profiler.events import EventList, FunctionEventAvg
 from undertow.instrument.profiler.recorder import Recorder, recorder_of_thread
 from undertow.instrument.profiler.schedules import ProfilerAction, ProfilerActivity, always
@@ -285,14 +286,19 @@ class record_function:
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
-        self.began: list[tuple[Recorder | None, int]] = []
+        self.began: list[tuple[Recorder | None, Emitter | None, int]] = []
 
     def __enter__(self) -> record_function:
-        self.began.append((recorder_of_thread(), perf_counter_ns()))
+        emitter = emitter_variable.get()
+        if emitter is not None:
+            emitter.ranges.push(self.name)
+        self.began.append((recorder_of_thread(), emitter, perf_counter_ns()))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        recorder, begin = self.began.pop()
+        recorder, emitter, begin = self.began.pop()
+        if emitter is not None:
+            emitter.ranges.pop()
         if recorder is not None and recorder_of_thread() is recorder:
             recorder.span_ended(self.name, begin, self.args)
 
@@ -303,44 +309,6 @@ class record_function:
                 return function(*args, **kwargs)
 
         return named
-
-
-class emit_nvtx:
-    """Ranges for NVIDIA's profiler, which sees GPUs: there is none here, so it can be switched off but not on.
-
-    >>> import undertow as ut
-    >>> with ut.autograd.profiler.emit_nvtx(enabled=False):
-    ...     print(ut.ones(1))
-    tensor([1.])
-    """
-
-    tool = "NVTX, NVIDIA's profiler of GPUs,"
-
-    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
-        self.enabled = enabled
-
-    def __enter__(self) -> emit_nvtx | None:
-        if self.enabled:
-            raise RuntimeError(
-                f"{type(self).__name__}: {self.tool} is not supported; undertow.profiler.profile shows the same ranges "
-                "in Perfetto (export_chrome_trace)"
-            )
-        return None
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-
-class emit_itt(emit_nvtx):
-    """Ranges for Intel's VTune; as `emit_nvtx`.
-
-    >>> import undertow as ut
-    >>> with ut.autograd.profiler.emit_itt(enabled=False):
-    ...     print(ut.ones(1))
-    tensor([1.])
-    """
-
-    tool = "ITT, the interface of Intel's VTune,"
 
 
 def is_enabled() -> bool:

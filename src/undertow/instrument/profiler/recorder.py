@@ -27,6 +27,7 @@ from undertow.instrument.optimizer_steps import OptimizerSteps
 from undertow.instrument.profiler.composites import Switch
 from undertow.instrument.profiler.monitoring import Monitor
 from undertow.instrument.profiler.stand_ins import StandIns
+from undertow.modes import current
 from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
@@ -158,9 +159,9 @@ class Recorder:
             (COMPOSITE, op.name, begin, end, self.note_thread(), None, user.f_code, user.f_lasti, shapes, more)
         )
 
-    def step_ended(self, optimizer: Any, begin: int) -> None:
+    def step_ended(self, name: str, begin: int) -> None:
         if recorder_of_thread() is self:
-            self.span_ended(f"Optimizer.step#{type(optimizer).__name__}.step", begin, None)
+            self.span_ended(name, begin, None)
 
     def module_ended(self, call: ModuleCall, end: int) -> None:
         more = {"class": call.class_name}
@@ -184,6 +185,12 @@ class Profiled(Observer):
 
     def over(self, below: Any) -> Profiled:
         return Profiled(self.recorder, below)
+
+    def watched(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rows = self.rows_for_core
+        if rows is None or core is None:
+            return super().watched(name, function, args, kwargs)
+        return core.run_watched(rows, current().with_intercept(None), name, function, args, kwargs)
 
     def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
         end = perf_counter_ns()

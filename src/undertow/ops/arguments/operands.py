@@ -91,7 +91,7 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
         if not dtypes.is_storable(value.dtype):
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
-    if torch_function.own_function(type(value)) is not None and not torch_function.is_enabled():
+    if torch_function.own_function(type(value)) is not None and not torch_function.FUNCTIONS_ASK:
         torch_function.enable()
         raise TypeError(
             f"{op}() was given {foreign_name(value)}, the first object whose class has __torch_function__: undertow "

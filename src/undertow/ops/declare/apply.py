@@ -38,6 +38,7 @@ from undertow.ops.declare.record import record
 from undertow.tensor import Tensor, counter_of
 from undertow.tensor.subclasses import class_of
 from undertow.tensor.tensor import SUBCLASSES
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def function_of(op: Op) -> Any:
     count = -1 if op.params else len(op.ordered)  # of a call in which there is nothing to bind, but perhaps a number
     number = op.ordered.index(op.number) if op.number else 0
 
+    @asks_itself
     def function(*args: Any, **kwargs: Any) -> Any:
+        if FUNCTIONS_ASK and (found := answer(op.function, args, kwargs)) is not NOBODY:
+            return found
         if kwargs or len(args) != count or type(args[number]) not in NOT_TO_BIND:
             args = bind(args, kwargs)
         state = current()

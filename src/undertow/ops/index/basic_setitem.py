@@ -120,7 +120,7 @@ part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key]
 def assign(tensor: Tensor, index: Any, value: Array) -> bool:
     """The short way to `tensor[index] = value`; it says whether it could be gone."""
     state = current()
-    key = (index, Ellipsis) if type(index) is int else _basic_key(index)
+    key = (index, Ellipsis) if type(index) is int else basic_key(index)
     if key is None or state.unusual:
         return False
     is_tensor = type(value) is Tensor
@@ -151,7 +151,7 @@ def _assign_own_memory(tensor: Tensor, target: Array, array: Array) -> bool:
     return True
 
 
-def _basic_key(index: Any) -> tuple[Any, ...] | None:
+def basic_key(index: Any) -> tuple[Any, ...] | None:
     """The index as a NumPy key that always gives an array, or None if it is not of the simple kinds."""
     items = index if type(index) is tuple else (index,)
     for item in items:

@@ -11,10 +11,10 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
-from undertow.modes import current
+from undertow.modes import Interceptor, current
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
-from undertow.ops.index.basic_setitem import assign
+from undertow.ops.index.basic_setitem import assign, basic_key
 from undertow.ops.index.index_arrays import set_at
 from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import Places, check_values, index_op, key_of, write_op
@@ -307,6 +307,11 @@ def _as_index(item: Array) -> Tensor:
 @shortcut()
 def setitem(self: Tensor, index: Any, value: Array) -> None:
     """`self[index] = value`: a tensor, a number or an array, broadcast to what the index selects."""
+    state = current()
+    if isinstance(state.intercept, Interceptor) and not state.transforms:
+        name = "copy_" if basic_key(index) else "index_put_"
+        state.intercept.watched(name, _changed_by_setitem, (self, index, value), {})
+        return
     if assign(self, index, value):
         return
     value = _assigned_value(self, value)
@@ -321,6 +326,11 @@ def setitem(self: Tensor, index: Any, value: Array) -> None:
         put_in_place(view, indices, places, _without_leading_ones(value))
     else:
         copy_(view, _fitted(value, tuple(view.shape)))
+
+
+def _changed_by_setitem(self: Tensor, index: Any, value: Array) -> Tensor:
+    setitem(self, index, value)
+    return self
 
 
 def delitem(self: Tensor, index: Array) -> None:
