@@ -16,6 +16,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from conformance.every import EVERY
+
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)")
 
 
@@ -35,14 +37,16 @@ def chosen(name: str | None, folder: Path) -> dict[str, Any]:
 def command(library: dict[str, Any], reference: bool, extra: list[str]) -> list[str]:
     runner = [] if reference else ["-m", "undertow", "run"]
     options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-rfE"]
+    options += ["-p", "conformance.every"] if "every" in library else []
     return [sys.executable, *runner, "-m", "pytest", *options, *library["tests"], *extra]
 
 
 def environment(library: dict[str, Any], folder: Path) -> dict[str, str]:
     paths = [str(folder / part) for part in library.get("path", [])]
     inherited = os.environ.get("PYTHONPATH")
-    together = os.pathsep.join(paths + ([inherited] if inherited else []))
-    return {**os.environ, "PYTHONPATH": together, **library.get("environment", {})}
+    together = os.pathsep.join([*paths, *([inherited] if inherited else []), str(Path(__file__).parents[1])])
+    chosen = {EVERY: str(library["every"])} if "every" in library else {}
+    return {**os.environ, "PYTHONPATH": together, **chosen, **library.get("environment", {})}
 
 
 def counted(text: str) -> dict[str, int]:

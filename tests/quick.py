@@ -4,7 +4,7 @@
 - Of the rows of a table (tests/rows.py), all: they have one for each operation, or each class.
 - Of the other sets of parameters of a test, the first; where one of them is called `name`, as that of an operation or a
   class is, the first for each name.
-- Nothing that is marked `slow`, and nothing that starts other processes, which all load the library again.
+- Nothing that is marked `slow` or `long`, and nothing that starts other processes, which all load the library again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def choose(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Ite
         is_chosen = (
             row not in seen
             and not item.get_closest_marker("slow")
+            and not item.get_closest_marker("long")
             and not any(map(starts_processes, functions_of(item)))
         )
         seen.add(row)

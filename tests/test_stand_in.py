@@ -13,7 +13,7 @@ import pytest
 
 import undertow as ut
 from undertow.stand_in.finder import modules_of_torch
-from undertow.stand_in.torch_module import TORCH_VERSION, TorchVersion
+from undertow.stand_in.torch_module import IMPORTED_WITH_TORCH, TORCH_VERSION, TorchVersion
 
 SOURCE = str(Path(ut.__file__).parents[1])
 
@@ -146,6 +146,10 @@ def test_the_version_is_that_of_the_pytorch_we_follow(tmp_path: Path) -> None:
     assert found.version == TORCH_VERSION
 
 
+def test_modules_that_pytorch_imports_with_itself_are_modules_of_pytorch() -> None:
+    assert {f"torch.{name}" for name in IMPORTED_WITH_TORCH} <= modules_of_torch()
+
+
 def test_versions_compare_by_their_numbers() -> None:
     version = TorchVersion("2.13.0+undertow0.1.0")
     assert version > "2.9" and version >= "2.13" and version < "2.14.0.dev1" and version == "2.13.0"
@@ -262,6 +266,7 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
         assert not isinstance(1, torch._subclasses.fake_tensor.FakeTensor) and not hasattr(torch.optim, "_no_such")
         import torch.autograd.gradcheck
         assert torch.autograd.gradcheck(torch.sin, torch.ones(1, dtype=torch.float64, requires_grad=True))  # is it
+        assert not hasattr(torch.distributed.rpc, "api") and not hasattr(torch, "classes")  # what is not here
         with torch.backends.cudnn.flags(enabled=False):
             assert not torch.backends.cudnn.enabled
         assert torch.backends.cudnn.enabled and torch.backends.cpu.get_cpu_capability()
@@ -269,6 +274,8 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
         assert not isinstance(torch.nn.Linear(1, 1), torch.distributed.fsdp.FSDPModule)  # without an import of its own
         assert not hasattr(torch.nn, "no_such_module") and not isinstance(torch.nn.Linear(1, 1), torch.nn.NLLLoss2d)
         assert is_lazy(torch.nn.LazyLinear(2).weight) and torch._C._current_graph_task_id() == -1
+        sizes, spec = torch.utils._pytree.tree_flatten(torch.ones(2, 3).shape)
+        assert sizes == [2, 3] and isinstance(torch.utils._pytree.tree_unflatten(sizes, spec), torch.Size)
         tensors = [torch.ones(2), torch.zeros(1, 1)]
         parts = _unflatten_dense_tensors(_flatten_dense_tensors(tensors), tensors)
         assert [part.tolist() for part in parts] == [[1, 1], [[0]]]

@@ -62,7 +62,7 @@ def run(function: Any, *tensors: Any) -> Any:
     return function(*tensors)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @rows("form", FORMS)
 @rows("name", TWO)
 def test_two_operands(name: str, form: str) -> None:

@@ -49,3 +49,15 @@ def test_a_checkout_is_run_with_undertow(tmp_path: Path) -> None:
         capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300,
     )  # fmt: skip
     assert done.returncode == 1 and "1 of 2 pass with undertow" in done.stdout, done.stdout + done.stderr
+
+
+def test_each_nth_test_alone(tmp_path: Path) -> None:
+    tmp_path.joinpath("test_numbers.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_n(n): assert n % 3 == 0\n"
+    )
+    library = {"tests": ["test_numbers.py"], "every": 3, "path": ["."]}
+    environment = libraries.environment(library, tmp_path)
+    done = subprocess.run(
+        libraries.command(library, True, []), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert libraries.counted(done.stdout) == {"passed": 3}

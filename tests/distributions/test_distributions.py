@@ -413,3 +413,12 @@ def test_multivariate_normal_keeps_one_factor_for_a_batch_and_can_be_derived_fro
         assert mine == (pytest.approx(np.array(other)) if isinstance(other, list) else other)
     with pytest.raises(NotImplementedError, match="must also define a custom"):
         type("Other", (ut.distributions.MultivariateNormal,), {"__init__": lambda self: None})().expand((2,))
+
+
+def test_parameters_are_checked_for_all_examples_of_a_vmap(L: ModuleType) -> None:
+    D, weights = L.distributions, L.full((3, 4, 5), 0.2)
+    assert tuple(L.vmap(lambda w: D.Categorical(w).sample(), randomness="different")(weights).shape) == (3, 4)
+    found = L.vmap(lambda w: D.Normal(w, 1.0).log_prob(w + 1))(weights)
+    assert L.allclose(found, D.Normal(weights, 1.0).log_prob(weights + 1))
+    with pytest.raises(ValueError, match=r"Expected parameter scale .* of shape \(2,\)"):
+        L.vmap(lambda scale: D.Normal(0.0, scale).mean)(L.tensor([[1.0, 1.0], [1.0, -1.0]]))

@@ -319,4 +319,4 @@ Programs.TestCase.settings = settings(
     max_examples=max(60, settings().max_examples),
     suppress_health_check=[HealthCheck.too_slow],  # the first backward pass of PyTorch takes a second
 )
-TestPrograms = pytest.mark.slow(Programs.TestCase)
+TestPrograms = pytest.mark.long(Programs.TestCase)

@@ -35,7 +35,7 @@ def count(path: Path) -> Counter[bool]:
     return Counter(map(is_bare, annotations(ast.parse(path.read_text()))))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_few_annotations_are_any() -> None:
     counts = {path.relative_to(SOURCE).as_posix(): count(path) for path in sorted(SOURCE.rglob("*.py"))}
     total = sum(counts.values(), Counter[bool]())

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from undertow import ops
+from undertow.autograd.batched_tensor import physical
 from undertow.backend import dtypes
 from undertow.distributions.constraints import Constraint, is_dependent
 from undertow.modes import no_grad
 from undertow.tensor import Size, Tensor
+
+
+def holds(checked: Tensor) -> bool:
+    """Whether all values are as they have to be; under vmap, those of all examples."""
+    whole = physical(checked)
+    return bool(checked.all()) if whole is checked else bool(whole._xp.all(whole._array))
 
 
 class Distribution:
@@ -52,7 +59,7 @@ class Distribution:
                 self._check_parameter(name, self.__dict__.get(name), constraint)
 
     def _check_parameter(self, name: str, value: Tensor | None, constraint: Constraint) -> None:
-        if value is not None and not bool(constraint.check(value).all()):
+        if value is not None and not holds(constraint.check(value)):
             raise ValueError(
                 f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
                 f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
@@ -74,7 +81,7 @@ class Distribution:
                     f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "
                     f"{self._extended_shape()}."
                 )
-        if not bool(self.support.check(value).all()):
+        if not holds(self.support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({self.support!r}) of the distribution {self!r}, but found invalid values:\n{value}"

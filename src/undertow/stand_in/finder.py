@@ -113,18 +113,18 @@ def keep_functions(module: ModuleType, name: str) -> None:
 
 
 def let_modules_be_attributes(module: ModuleType, name: str) -> None:
-    """Let `torch.a.b` find the module of that name, if nothing else is there: PyTorch imports most of its modules with
-    itself, and programs do not."""
+    """Let `torch.a.b` find a module of undertow's that has this name, if nothing else does: PyTorch imports most of its
+    modules with itself, and programs do not."""
     own: Any = vars(module).get("__getattr__")
 
     def __getattr__(attribute: str) -> Any:
         try:
             value = own(attribute) if own is not None else None
         except AttributeError:
-            if not _is_module_of_torch(f"{name}.{attribute}"):
+            if not _is_here(f"{name}.{attribute}"):
                 raise
             value = None
-        if _is_module_of_torch(f"{name}.{attribute}") and (value is None or isinstance(value, ModuleType)):
+        if (value is None or isinstance(value, ModuleType)) and _is_here(f"{name}.{attribute}"):
             return importlib.import_module(f"{name}.{attribute}")
         if own is None:
             raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
@@ -134,6 +134,11 @@ def let_modules_be_attributes(module: ModuleType, name: str) -> None:
     for attribute, value in list(vars(module).items()):
         if isinstance(value, ModuleType) and _is_module_of_torch(f"{name}.{attribute}"):
             importlib.import_module(f"{name}.{attribute}")
+
+
+def _is_here(name: str) -> bool:
+    """Whether undertow has such a module: programs ask `hasattr(torch.distributed.rpc, "api")` before they use it."""
+    return _is_module_of_torch(name) and not isinstance(found(name), AbsentModule)
 
 
 def _is_module_of_torch(name: str) -> bool:

@@ -77,11 +77,11 @@ class TorchModule(ModuleType):
 
 #: modules that are attributes of PyTorch without having been imported
 IMPORTED_WITH_TORCH = frozenset(
-    "_C _VF __config__ __future__ _awaits _classes _compile _custom_op _custom_ops _decomp _dispatch _dynamo "
+    "_C _VF __config__ _awaits _classes _compile _custom_op _custom_ops _decomp _dispatch _dynamo "
     "_environment _export _functorch _guards _higher_order_ops _jit_internal _library _linalg_utils _lobpcg "
-    "_logging _lowrank _meta_registrations _ops _prims _prims_common _refs _sources _subclasses _tensor "
-    "_tensor_str _utils _utils_internal _vmap_internals _weights_only_unpickler ao autograd classes compiler cpu "
-    "export futures fx hub jit library monitor mps mtia multiprocessing nested onnx optim overrides package "
+    "_lowrank _meta_registrations _ops _prims _prims_common _refs _sources _subclasses _tensor "
+    "_tensor_str _utils _utils_internal _vmap_internals _weights_only_unpickler ao autograd compiler cpu "
+    "export futures fx hub jit library mps mtia multiprocessing nested onnx optim overrides package "
     "profiler quantization quasirandom serialization signal storage testing torch_version types utils xpu".split()
 )
 

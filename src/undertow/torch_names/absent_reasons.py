@@ -35,6 +35,7 @@ REASONS = [
     (r"torch\.nn\.(Container|CrossMapLRN2d|NLLLoss2d)$", REMOVED),
     (r"torch\.(bits?\w*|u?int[1-7]|float4\w*|chalf|complex32)$", "a dtype that nobody computes with on a CPU"),
     (r"torch\.(set_autocast\w*|autocast_\w+|get_autocast_(ipu|xla)\w*|is_autocast_(ipu|xla)\w*)$", "use torch.autocast"),
+    (r"torch\.return_types$", "results of several tensors are named tuples of classes of their own: take them by name or place"),
     (r"torch\.(sym_\w+)$", "sizes are numbers here"),
     (r"torch\.serialization\.", "files are data, and loading runs no code (docs/files.md)"),
     (r"torch\.(nested|jagged)\b", "use lists of tensors, or masked tensors (docs/masked.md)"),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from undertow.pytree import REGISTERED
+from undertow.tensor import Size
 
 PyTree = Context = Any
 FlattenFunc = FlattenFn = UnflattenFunc = UnflattenFn = Callable[..., Any]
@@ -105,6 +106,7 @@ _register(
     lambda parts, context: defaultdict(context[0], zip(context[1], parts, strict=True)),
 )
 _register(namedtuple, lambda t: (list(t), type(t)), lambda parts, kind: kind(*parts))
+_register(Size, lambda t: (list(t), None), lambda parts, _: Size(parts))
 _register(
     types.MappingProxyType,
     lambda t: (list(t.values()), list(t)),
