@@ -22,7 +22,7 @@ test:
 tiny:
 	$(PYTHON) -m pytest -q $(TINY)
 
-# The tier for every commit: each operation's first row of samples in every system, and what is not slow.
+# The tier for every commit: a row of every operation and class, and of every other test. See tests/quick.py.
 quick:
 	$(PYTHON) -m pytest -q --quick
 
@@ -39,7 +39,7 @@ docs-test:
 SANITIZED = build/sanitized
 SANITIZED_TESTS = tests/compiled tests/inplace
 # not what runs other processes without the core, nor a state machine that spends most of its time in PyTorch
-SANITIZED_OPTIONS = -q -x --quick -p no:cacheprovider --ignore tests/inplace/test_programs.py \
+SANITIZED_OPTIONS = -q -x --first-rows -m "not slow" -p no:cacheprovider --ignore tests/inplace/test_programs.py \
 	--deselect tests/compiled/test_core.py::test_the_same_program_without_the_core
 
 sanitize:

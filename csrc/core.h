@@ -91,7 +91,7 @@ typedef struct {
     /* ops/ */
     PyObject *recorded; /* the namespace of recorded passes */
     PyObject *device_forms, *device_rules; /* what an operation, and a class of nodes, does on a GPU */
-    PyObject *functions_ask; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
+    PyObject *ask_first; /* NULL until there is a class with __torch_function__: see tensor/torch_function.py */
     PyObject *common_dtype, *default_dtype; /* what operands are promoted to; a list of the dtype of new floats */
     /* engine/ */
     PyObject *RUNS, *evaluate, *buffered, *conform, *finish_leaf, *describe_failure, *refuse_result, *pause;
@@ -104,7 +104,7 @@ typedef struct {
     Py_ssize_t o_rows;
     /* distributed/: NULL until a program uses it */
     PyTypeObject *Arrivals;
-    Py_ssize_t arrivals_is_open, arrivals_came, arrivals_buckets, arrivals_places, arrivals_arrays, arrivals_missing,
+    Py_ssize_t arrivals_is_open, arrivals_as_view, arrivals_left, arrivals_buckets, arrivals_views, arrivals_missing,
         arrivals_unusual, arrivals_complete;
 } Core;
 
@@ -138,11 +138,13 @@ int add_multiple(PyObject *ufunc, PyObject *target, PyObject *other, PyObject *a
 
 /* ---- operation.c */
 
-extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type;
+extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type, Gate_Type;
 
 /* scopes.c */
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
+PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
+int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
 int put_back(PyObject *variable, PyObject *value);
@@ -172,13 +174,13 @@ PyObject *are_all_ends(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 
 /* ---- arrivals.c */
 
-PyObject *arrived(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *take_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+extern PyTypeObject Arrival_Type;
 PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
+extern PyTypeObject Sizes_Type;
 
 /* ---- formula/blocks.c */
 
@@ -356,6 +358,8 @@ int stand_in_traverse(PyObject *self, visitproc visit, void *arg);
 int stand_in_clear(PyObject *self);
 /* Ends weak references, calls the type's tp_clear and frees the memory. */
 void stand_in_dealloc(PyObject *self);
+/* The function behind a C object, which asks first, if functions do (call/gate.c). */
+PyObject *call_python(StandIn *self, PyObject *const *given, size_t flagged, PyObject *names);
 
 /* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:
  * an array (takes over the value). */

@@ -5,6 +5,7 @@
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
+#include "kernels/softmax_columns.h"
 #include "rows.h"
 
 Core core;
@@ -36,7 +37,7 @@ static const Object objects[] = {
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
     OBJECT(recorded_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(own_files), OBJECT(cpu), OBJECT(errors_variable), OBJECT(QUIET), TYPE(ufunc), OBJECT(recorded),
-    OBJECT(common_dtype), OBJECT(functions_ask), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
+    OBJECT(common_dtype), OBJECT(ask_first), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
     OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause)};
 
 static const Slot slots[] = {
@@ -61,9 +62,9 @@ static const Slot slots[] = {
     {"AccumulateGrad", "variable", &core.a_variable}, {"ExecInfo", "captures", &core.x_captures},
     {"ExecInfo", "needed", &core.x_needed}, {"Capture", "hooks", &core.p_hooks},
     {"Capture", "output_idx", &core.p_output_idx}, {"PublicDtype", "dtype", &core.d_numpy},
-    {"Arrivals", "is_open", &core.arrivals_is_open}, {"Arrivals", "came", &core.arrivals_came},
-    {"Arrivals", "buckets", &core.arrivals_buckets}, {"Arrivals", "places", &core.arrivals_places},
-    {"Arrivals", "arrays", &core.arrivals_arrays}, {"Arrivals", "missing", &core.arrivals_missing},
+    {"Arrivals", "is_open", &core.arrivals_is_open}, {"Arrivals", "as_view", &core.arrivals_as_view},
+    {"Arrivals", "left", &core.arrivals_left}, {"Arrivals", "buckets", &core.arrivals_buckets},
+    {"Arrivals", "views", &core.arrivals_views}, {"Arrivals", "missing", &core.arrivals_missing},
     {"Arrivals", "unusual", &core.arrivals_unusual}, {"Arrivals", "complete", &core.arrivals_complete}};
 
 int
@@ -167,6 +168,7 @@ use_twins(PyObject *module, PyObject *enabled)
 
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
+    {"quicken_attributes", (PyCFunction)(void (*)(void))quicken_attributes, METH_FASTCALL},
     {"set_threads", set_threads, METH_O},
     {"keep_memory", keep_memory, METH_O},
     {"kept_memory", kept_memory, METH_NOARGS},
@@ -184,8 +186,6 @@ static PyMethodDef functions[] = {
     {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
-    {"arrived", (PyCFunction)(void (*)(void))arrived, METH_FASTCALL},
-    {"take_gradients", (PyCFunction)(void (*)(void))take_gradients, METH_FASTCALL},
     {"give_gradients", (PyCFunction)(void (*)(void))give_gradients, METH_FASTCALL},
     {"compute_dependencies", (PyCFunction)(void (*)(void))compute_dependencies, METH_FASTCALL},
     {"norm_rows", (PyCFunction)(void (*)(void))norm_rows, METH_FASTCALL},
@@ -240,6 +240,8 @@ static PyMethodDef functions[] = {
     {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},
     {"running_products", (PyCFunction)(void (*)(void))running_products, METH_FASTCALL},
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
+    {"softmax_columns", (PyCFunction)(void (*)(void))softmax_columns, METH_FASTCALL},
+    {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
     {"order_rows", (PyCFunction)(void (*)(void))order_rows, METH_FASTCALL},
@@ -262,10 +264,11 @@ PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || find_scope_names() < 0 || PyModule_AddType(module, &StandIn_Type) < 0 ||
         PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
-        PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Pull_Type) < 0 ||
-        PyModule_AddType(module, &Twin_Type) < 0 || PyModule_AddType(module, &Program_Type) < 0 ||
-        PyModule_AddType(module, &Variadic_Type) < 0 || PyModule_AddType(module, &Scope_Type) < 0 ||
-        PyModule_AddType(module, &Held_Type) < 0 ||
+        PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Gate_Type) < 0 ||
+        PyModule_AddType(module, &Pull_Type) < 0 || PyModule_AddType(module, &Twin_Type) < 0 ||
+        PyModule_AddType(module, &Program_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
+        PyModule_AddType(module, &Scope_Type) < 0 || PyModule_AddType(module, &Held_Type) < 0 ||
+        PyModule_AddType(module, &Sizes_Type) < 0 || PyModule_AddType(module, &Arrival_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

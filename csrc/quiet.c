@@ -74,7 +74,112 @@ leave_quiet(PyObject *context)
     }
 }
 
-/* The call of what may run Python, which is to find all other context variables as they are. */
+/* ---- calls of what may run Python, which is to find all other context variables as they are */
+
+/* A context that is the program's own but for NumPy's silence, where the program has set no variables but undertow's
+ * state, and this is a plain one, which refers to nothing of the user's. */
+typedef struct {
+    PyObject *context;
+    PyObject *state; /* NULL: not set */
+} Own;
+
+static Own own[MOST_KEPT];
+static int own_count;
+
+/* The value of a variable, borrowed, in the current context; NULL: it is not set there. */
+static PyObject *
+value_set(PyObject *variable)
+{
+    PyObject *value = NULL;
+    if (PyContextVar_Get(variable, Py_Ellipsis, &value) < 0) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(value); /* the context has it */
+    return value == Py_Ellipsis ? NULL : value;
+}
+
+static int
+is_plain_state(PyObject *state)
+{
+    return SLOT(state, core.s_unusual) == Py_False && SLOT(state, core.s_record) == Py_None;
+}
+
+static void
+drop_own(Own *dropped)
+{
+    Py_DECREF(dropped->context);
+    Py_XDECREF(dropped->state);
+}
+
+/* Enter a context as the current one, but silent. 0: there is none. */
+static int
+enter_own(Own *entered)
+{
+    PyObject *current = PyThreadState_Get()->context, *state = value_set(core.state_variable);
+    if (current == NULL || (state != NULL && !is_plain_state(state)) ||
+        PyMapping_Size(current) != (state != NULL) + (value_set(core.errors_variable) != NULL)) {
+        return 0;
+    }
+    for (int k = own_count - 1; k >= 0; k--) {
+        if (own[k].state == state) {
+            *entered = own[k];
+            own[k] = own[--own_count];
+            if (PyContext_Enter(entered->context) == 0) {
+                return 1;
+            }
+            PyErr_Clear();
+            drop_own(entered);
+            return 0;
+        }
+    }
+    entered->context = new_entered();
+    if (entered->context == NULL) {
+        return 0;
+    }
+    entered->state = Py_XNewRef(state);
+    if (state != NULL && set_variable(core.state_variable, state) < 0) {
+        PyErr_Clear();
+        PyContext_Exit(entered->context);
+        drop_own(entered);
+        return 0;
+    }
+    return 1;
+}
+
+/* Set the variables that were set in a context that was left, by a signal's handler say, in the current one. */
+static void
+carry_over(PyObject *left)
+{
+    PyObject *items = PyMapping_Items(left);
+    for (Py_ssize_t k = 0; items != NULL && k < PyList_GET_SIZE(items); k++) {
+        PyObject *pair = PyList_GET_ITEM(items, k), *variable = PyTuple_GET_ITEM(pair, 0);
+        if (variable != core.errors_variable) {
+            set_variable(variable, PyTuple_GET_ITEM(pair, 1));
+        }
+    }
+    Py_XDECREF(items);
+}
+
+static void
+leave_own(Own *entered)
+{
+    int changed = value_set(core.state_variable) != entered->state ||
+                  PyMapping_Size(entered->context) != 1 + (entered->state != NULL);
+    PyContext_Exit(entered->context);
+    if (!changed && own_count < MOST_KEPT) {
+        own[own_count++] = *entered;
+        return;
+    }
+    if (changed) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        carry_over(entered->context);
+        PyErr_Restore(type, error, traceback);
+    }
+    drop_own(entered);
+}
+
+/* ... wherever variables of the program are set. */
 static PyObject *
 call_with_quiet(PyObject *function, PyObject *const *arguments, size_t flagged, PyObject *names)
 {
@@ -107,5 +212,11 @@ quiet_call(PyObject *function, PyObject *const *arguments, size_t flagged, PyObj
         is_quiet()) {
         return PyObject_Vectorcall(function, arguments, flagged, names);
     }
-    return call_with_quiet(function, arguments, flagged, names);
+    Own entered;
+    if (!enter_own(&entered)) {
+        return call_with_quiet(function, arguments, flagged, names);
+    }
+    PyObject *result = PyObject_Vectorcall(function, arguments, flagged, names);
+    leave_own(&entered);
+    return result;
 }

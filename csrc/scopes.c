@@ -60,7 +60,7 @@ set_context_variable(PyObject *variable, PyObject *value)
 #endif
 }
 
-static int
+int
 set_variable(PyObject *variable, PyObject *value)
 {
     PyObject *done = PyContextVar_CheckExact(variable) ? set_context_variable(variable, value)

@@ -21,7 +21,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from tests import rows, samples
+from tests import quick, rows, samples
 from tests.seeds import seed_everything
 
 settings.register_profile("dev", deadline=None, max_examples=25)
@@ -44,11 +44,12 @@ sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="One row of samples for each operation, and no slow tests")
+    parser.addoption("--quick", action="store_true", help="A row of everything: see tests/quick.py")
+    parser.addoption("--first-rows", action="store_true", help="One row of samples for each operation")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    samples.first_rows_only = config.getoption("quick")
+    samples.first_rows_only = config.getoption("quick") or config.getoption("first_rows")
     rows.one_at_a_time = bool(config.option.keyword)
 
 
@@ -94,11 +95,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """No other processes for a few files: starting them takes longer than most files do.
 
     Folders get every core, and one process more: tests of timeouts and of other processes wait for two minutes in all.
+    A quick run has none of these.
     """
     asked = [Path(argument.partition("::")[0]) for argument in config.args]
     if config.option.collectonly or not any(path.is_dir() for path in asked):
         return 0
-    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores() + 1
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return cores() + (0 if config.getoption("quick") else 1)
 
 
 def cores() -> int:
@@ -107,7 +111,7 @@ def cores() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests marked `torch` or `cuda` where what they need is absent; leave slow ones out of a quick run."""
+    """Skip tests marked `torch` or `cuda` where what they need is absent; choose those of a quick run."""
     absent = {"torch": _absence_of_torch, "cuda": _absence_of_cuda}
     for marker, find_absence in absent.items():
         reason = find_absence()
@@ -115,9 +119,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
     if config.getoption("quick"):
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        items[:], left_out = quick.choose(items)
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,7 @@ PLACE = re.compile(r"\{([A-Za-z_]\w*)[^{}]*\}")
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
+@pytest.mark.slow
 def test_no_message_lacks_its_f() -> None:
     found = [f"{path.relative_to(SOURCE)}:{line}" for path in sorted(SOURCE.rglob("*.py")) for line in lacking(path)]
     assert found == []

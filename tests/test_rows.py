@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import subprocess
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests import rows
+from tests import quick, rows
 from tests.rows import run_all
 
 
@@ -71,3 +73,17 @@ def test_two_tables_are_multiplied() -> None:
     for group in itertools.product(*groups.values()):
         test(**dict(zip(groups, group, strict=True)))
     assert sorted(seen) == [(n, word, len(word)) for n in range(90) for word in ("a", "bc")]
+
+
+def test_a_quick_run_leaves_out_what_starts_processes() -> None:
+    """Also where a function of the tests does it for another, inside another function."""
+
+    def inner() -> Any:
+        return lambda: starting()
+
+    assert quick.starts_processes(starting) and quick.starts_processes(inner)
+    assert not quick.starts_processes(table)
+
+
+def starting() -> None:
+    subprocess.run([])

@@ -237,6 +237,8 @@ def test_the_list_of_modules_is_pytorchs(torch) -> None:
 
 def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
     program = """
+        import io
+        import numpy as np
         import torch
         from torch.ops import aten
         from torch._tensor_str import printoptions
@@ -255,12 +257,23 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
         from torch.utils.data.dataloader import _collate_fn_t
 
         assert aten is torch.ops.aten
+        # modules that PyTorch imports with itself, without an import of their own
+        assert not isinstance(1, torch._dynamo.eval_frame.OptimizedModule)
+        assert not isinstance(1, torch._subclasses.fake_tensor.FakeTensor) and not hasattr(torch.optim, "_no_such")
+        with torch.backends.cudnn.flags(enabled=False):
+            assert not torch.backends.cudnn.enabled
+        assert torch.backends.cudnn.enabled and torch.backends.cpu.get_cpu_capability()
+        assert torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX == "_extra_state"
         assert not isinstance(torch.nn.Linear(1, 1), torch.distributed.fsdp.FSDPModule)  # without an import of its own
         assert not hasattr(torch.nn, "no_such_module") and not isinstance(torch.nn.Linear(1, 1), torch.nn.NLLLoss2d)
         assert is_lazy(torch.nn.LazyLinear(2).weight) and torch._C._current_graph_task_id() == -1
         tensors = [torch.ones(2), torch.zeros(1, 1)]
         parts = _unflatten_dense_tensors(_flatten_dense_tensors(tensors), tensors)
         assert [part.tolist() for part in parts] == [[1, 1], [[0]]]
+        memory = io.BytesIO()
+        torch.save({"state": np.random.get_state(), "weight": torch.ones(2)}, memory)
+        memory.seek(0)
+        np.random.set_state(torch.load(memory, weights_only=False)["state"])  # an array, as it was
         table = {torch.ops.aten._to_copy.default: 1}
         print(table[torch.ops.aten._to_copy.default], "USE_MKL=OFF" in torch.__config__.show(), torch.Future().done())
         try:

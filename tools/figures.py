@@ -29,6 +29,7 @@ FORMATS = {
     "page": "benchmarks.page",
     "growth": "benchmarks.growth",
     "cuda": "benchmarks.cuda",
+    "distributed": "benchmarks.distributed",
     "conformance": "conformance.report",
 }
 

@@ -1,4 +1,5 @@
 /* The end of the way: a gradient is stored in its leaf, or given to who asked for it. */
+#include "backward/arrivals.h"
 #include "backward/pass.h"
 #include "rows.h"
 
@@ -96,23 +97,37 @@ give_first(PyObject *variable, PyObject *grad)
 /* What hangs on a leaf that its gradient would have to meet: nothing, only functions to call when it has it, or more. */
 enum { NOTHING, CALLBACKS, MORE };
 
-static PyObject *name_hooks, *name_moved, *name_resized_at, *name_node;
+static PyObject *name_hooks, *name_last_hooks, *name_moved, *name_resized_at, *name_node;
 
 static int
 find_names(void)
 {
     if (name_node == NULL) {
         name_hooks = PyUnicode_InternFromString("post_accumulate_hooks");
+        name_last_hooks = PyUnicode_InternFromString("last_hooks");
         name_moved = PyUnicode_InternFromString("moved");
         name_resized_at = PyUnicode_InternFromString("resized_at");
         name_node = PyUnicode_InternFromString("node");
     }
-    return name_hooks != NULL && name_moved != NULL && name_resized_at != NULL && name_node != NULL ? 0 : -1;
+    return name_hooks != NULL && name_last_hooks != NULL && name_moved != NULL && name_resized_at != NULL && name_node != NULL ? 0 : -1;
+}
+
+/* The functions to call, new references or NULL: a dictionary of those that a program has registered, and a tuple of the
+ * last ones. */
+typedef struct {
+    PyObject *hooks, *last;
+} Callbacks;
+
+static void
+release(Callbacks *callbacks)
+{
+    Py_CLEAR(callbacks->hooks);
+    Py_CLEAR(callbacks->last);
 }
 
 /* The Rare of tensor/extra.py has only what was set; names of attributes are interned. */
 static int
-hanging_on(PyObject *extra)
+hanging_on(PyObject *extra, Callbacks *callbacks)
 {
     PyObject *rare = extra == Py_None ? Py_None : SLOT(extra, core.e_rare);
     if (rare == Py_None) {
@@ -126,8 +141,12 @@ hanging_on(PyObject *extra)
     int found = NOTHING;
     PyObject *name, *value;
     for (Py_ssize_t k = 0; PyDict_Next(facts, &k, &name, &value);) {
-        if (name != name_moved && name != name_resized_at) {
-            found = name == name_hooks && found != MORE ? CALLBACKS : MORE;
+        if (name == name_hooks || name == name_last_hooks) {
+            *(name == name_hooks ? &callbacks->hooks : &callbacks->last) = Py_NewRef(value);
+            found = found == NOTHING ? CALLBACKS : found;
+        }
+        else if (name != name_moved && name != name_resized_at) {
+            found = MORE;
         }
     }
     Py_DECREF(facts);
@@ -151,29 +170,55 @@ describe(PyObject *task, PyObject *node)
     PyErr_Restore(type, error, trace);
 }
 
-/* Call what wants to know that the leaf has its gradient. */
-static int
-call_back(Pass *pass, PyObject *node, PyObject *variable, PyObject *extra)
+/* All that is to be called, a new list. */
+static PyObject *
+listed(const Callbacks *callbacks)
 {
-    PyObject *hooks = PyObject_GetAttr(SLOT(extra, core.e_rare), name_hooks);
-    PyObject *called = hooks == NULL ? NULL : PyDict_Check(hooks) ? PyDict_Values(hooks) : PyList_New(0);
-    Py_XDECREF(hooks);
-    if (called == NULL || PyObject_SetAttr(pass->task, name_node, node) < 0) {
-        Py_XDECREF(called);
+    PyObject *hooks = callbacks->hooks, *last = callbacks->last;
+    PyObject *all = hooks != NULL && PyDict_Check(hooks) ? PyDict_Values(hooks) : PyList_New(0);
+    if (all != NULL && last != NULL && PyList_SetSlice(all, PyList_GET_SIZE(all), PyList_GET_SIZE(all), last) < 0) {
+        Py_CLEAR(all);
+    }
+    return all;
+}
+
+/* The Arrival (borrowed) that is all there is to call, or NULL. */
+static PyObject *
+only_arrival(const Callbacks *callbacks)
+{
+    PyObject *last = callbacks->last;
+    if (callbacks->hooks != NULL || last == NULL || !PyTuple_CheckExact(last) || PyTuple_GET_SIZE(last) != 1) {
+        return NULL;
+    }
+    return Py_IS_TYPE(PyTuple_GET_ITEM(last, 0), &Arrival_Type) ? PyTuple_GET_ITEM(last, 0) : NULL;
+}
+
+/* Call one function; `noted` is what an Arrival has left to do, or -1. */
+static int
+call_one(PyObject *function, int noted, PyObject *variable)
+{
+    PyObject *result =
+        noted < 0 ? PyObject_CallOneArg(function, variable) : go_on_after_arrival(function, noted, variable);
+    if (result != NULL && result != Py_None && result != variable) {
+        Py_SETREF(result, PyObject_CallOneArg(core.refuse_result, result));
+    }
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+/* Call these functions, as part of this node. */
+static int
+call_each(Pass *pass, PyObject *node, PyObject *variable, PyObject *called, int noted)
+{
+    if (PyObject_SetAttr(pass->task, name_node, node) < 0) {
         return -1;
     }
     Py_INCREF(variable);
     int status = 0;
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(called) && status == 0; k++) {
-        PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(called, k), variable);
-        if (result != NULL && result != Py_None && result != variable) {
-            Py_SETREF(result, PyObject_CallOneArg(core.refuse_result, result));
-        }
-        status = result == NULL ? -1 : 0;
-        Py_XDECREF(result);
+        status = call_one(PyList_GET_ITEM(called, k), noted, variable);
     }
     Py_DECREF(variable);
-    Py_DECREF(called);
     if (status < 0) {
         describe(pass->task, node);
     }
@@ -186,6 +231,33 @@ call_back(Pass *pass, PyObject *node, PyObject *variable, PyObject *extra)
     return status;
 }
 
+/* Call what wants to know that the leaf has its gradient. For the parameters of a model whose gradients are averaged
+ * that is an Arrival, whose usual work is done without a call. */
+static int
+call_back(Pass *pass, PyObject *node, PyObject *variable, const Callbacks *callbacks)
+{
+    PyObject *arrival = only_arrival(callbacks), *called = NULL;
+    int noted = -1;
+    if (arrival == NULL) {
+        called = listed(callbacks);
+    }
+    else {
+        Py_INCREF(arrival);
+        noted = note_arrival(arrival, variable);
+        called = noted == COMPLETE || noted == UNUSUAL ? PyList_New(0) : NULL;
+        if (called != NULL && PyList_Append(called, arrival) < 0) {
+            Py_CLEAR(called);
+        }
+        Py_DECREF(arrival);
+        if (noted == TAKEN) {
+            return 0;
+        }
+    }
+    int status = called == NULL ? -1 : call_each(pass, node, variable, called, noted);
+    Py_XDECREF(called);
+    return status;
+}
+
 /* 1 if the gradient was only given to who asked for it, and the leaf has nothing of it. */
 static int
 finish(Pass *pass, PyObject *node, PyObject *grad)
@@ -194,11 +266,14 @@ finish(Pass *pass, PyObject *node, PyObject *grad)
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
     int unshared = pass->in_place && grad != NULL && Py_REFCNT(grad) == 1;
     int status = 0;
-    int hanging = extra == NULL || !is_plain(node) ? MORE : hanging_on(extra);
+    Callbacks callbacks = {NULL, NULL};
+    int hanging = extra == NULL || !is_plain(node) ? MORE : hanging_on(extra, &callbacks);
     if (hanging == CALLBACKS && unshared && pass->info == Py_None && pass->rows == Py_None) {
         if ((status = give_first(variable, grad)) != 0) {
             Py_DECREF(grad);
-            return status < 0 ? -1 : call_back(pass, node, variable, extra);
+            status = status < 0 ? -1 : call_back(pass, node, variable, &callbacks);
+            release(&callbacks);
+            return status;
         }
     }
     else if (hanging == NOTHING) {
@@ -212,6 +287,7 @@ finish(Pass *pass, PyObject *node, PyObject *grad)
             return status < 0 ? -1 : 0;
         }
     }
+    release(&callbacks);
     PyObject *arguments[] = {pass->task, node, grad == NULL ? Py_None : grad, unshared ? Py_True : Py_False};
     PyObject *nothing = PyObject_Vectorcall(core.finish_leaf, arguments, 4, NULL);
     Py_XDECREF(nothing);
@@ -225,7 +301,10 @@ is_evaluated(PyObject *node)
 {
     PyObject *variable = SLOT(node, core.a_variable);
     PyObject *extra = variable != NULL && is_tensor(variable) ? SLOT(variable, core.t_extra) : NULL;
-    return !is_plain(node) || (extra != NULL && hanging_on(extra) != NOTHING);
+    Callbacks callbacks = {NULL, NULL};
+    int is_plain_leaf = is_plain(node) && (extra == NULL || hanging_on(extra, &callbacks) == NOTHING);
+    release(&callbacks);
+    return !is_plain_leaf;
 }
 
 int

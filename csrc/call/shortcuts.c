@@ -81,7 +81,7 @@ shortcut_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
     if (result != NULL || PyErr_Occurred()) {
         return result;
     }
-    return PyObject_Vectorcall(self->operation.function, given, flagged, names);
+    return call_python((StandIn *)self, given, flagged, names);
 }
 
 /* show(name): let profiles show it by that name, with what it calls inside */

@@ -153,7 +153,7 @@ PyObject *
 wrapped(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
-    if (count < 1 || (core.functions_ask != NULL && may_have_a_say(given, all))) {
+    if (count < 1 || (core.ask_first != NULL && may_have_a_say(given, all))) {
         return NULL;
     }
     PyObject *result = known_names(names, "out", "out")

@@ -16,6 +16,7 @@ typedef struct Block {
     struct Lane *lane; /* the stream it belongs to */
     uint64_t uses[4];  /* a bit for each other stream that it was said to be used on, by their numbers */
     int has_uses;
+    int is_chained; /* whether a chain that is not closed writes it: chains.c */
 } Block;
 
 typedef struct {

@@ -20,6 +20,13 @@ typedef struct {
     size_t workspace_bytes;
 } Convolution;
 
+void *
+dnn_handle(void)
+{
+    Handle *handle = &handles[the_lane->gpu->index];
+    return (*handle == NULL && create(handle)) || set_stream(*handle, the_stream) ? NULL : *handle;
+}
+
 static int
 issue_convolution(const void *arguments)
 {
@@ -27,11 +34,10 @@ issue_convolution(const void *arguments)
     const float one = 1, zero = 0;
     const double ones = 1, zeros = 0;
     const void *alpha = c->is_double ? (const void *)&ones : &one, *beta = c->is_double ? (const void *)&zeros : &zero;
-    Handle *handle = &handles[the_lane->gpu->index];
-    int result = *handle == NULL ? create(handle) : 0;
-    result = result ? result : set_stream(*handle, the_stream);
+    Handle handle = dnn_handle();
+    int result = handle == NULL ? -1 : 0;
     if (result == 0) {
-        result = calls[c->which](*handle, alpha, c->first, c->a, c->second, c->b, c->convolution, c->algorithm,
+        result = calls[c->which](handle, alpha, c->first, c->a, c->second, c->b, c->convolution, c->algorithm,
                                  c->workspace, c->workspace_bytes, beta, c->result, c->out);
     }
     if (result) {
@@ -59,6 +65,7 @@ module_start_dnn(PyObject *module, PyObject *path)
     for (int k = 0; k < 3; k++) {
         *(void **)&calls[k] = dlsym(library, names[k]);
     }
+    find_plan_functions(library);
     if (create == NULL || set_stream == NULL || calls[0] == NULL || calls[1] == NULL || calls[2] == NULL ||
         enter_context() < 0 || create(&handles[the_gpu->index])) {
         PyErr_SetString(PyExc_RuntimeError, "cuDNN could not be started on this device");

@@ -7,14 +7,15 @@
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
  * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
  * queue.c        what is asked of a stream, sent together; repeated sequences as graphs        watch.c   forgotten ones
- * launch.c       a kernel, a grid and its arguments
+ * launch.c       a kernel, a grid and its arguments           chains.c   elementwise launches that become one
  * array.c        the array type            views.c, indices.c   the same memory with other shapes and strides
  * dlpack.c       memory shared with other libraries
  * copies.c       to and from the host      operators.c   what `+`, `<`, `@` and their like mean
  * elementwise.c  kernels of one formula, for arrays of any layout
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
  * updates.c      one launch for many arrays: the steps of optimizers
- * convolution.c  convolutions, by cuDNN    light.c       matrix products, by cuBLASLt: half precision, and with a bias
+ * convolution.c  convolutions, by cuDNN    plans.c       graphs of operations, by cuDNN
+ * light.c        matrix products, by cuBLASLt: half precision, and with a bias
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
  * "device" memory is the host's, and the same kernels are compiled by the host's compiler.
@@ -119,6 +120,7 @@ void driver_free_graph(void *graph);
 typedef struct Sequence Sequence;
 typedef struct Pool Pool;
 typedef struct Worker Worker;
+typedef struct Chain Chain;
 
 /* A stream, with what was asked of it and not yet sent (queue.c), and the blocks that belong to it (memory.c). Streams are
  * never given back: a program that asks for more than there are gets one that it has had before, as in PyTorch. */
@@ -131,6 +133,7 @@ struct Lane {
     size_t filled;
     int waiting; /* entries in the queue */
     uint64_t hash;
+    Chain *chain; /* of its last entries, which the hash leaves out until it is closed: chains.c */
     Pool *pool;
     Worker *worker; /* of an emulated one, once it is needed */
     char *workspace; /* for libraries: see workspace_of */
@@ -261,6 +264,13 @@ typedef struct {
 int enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size,
             int is_long);
 int enqueue_zero(char *memory, size_t bytes);
+/* The parts of it: the current stream, with room for an entry (NULL with an exception); writing the entry; counting it, and
+ * sending what must be; what entries from a place on add to the hash. */
+Lane *open_queue(const void *arguments, size_t size);
+void write_entry(Lane *lane, int kind, Function function, const unsigned *grid, unsigned block, const void *arguments,
+                 size_t size);
+int end_entry(Lane *lane);
+void mix_entries(Lane *lane, size_t from);
 /* Send what was asked of the current stream, of one, of all: before anybody looks at memory of the device, or gives it
  * away. */
 int flush(void);
@@ -296,10 +306,22 @@ PyObject *module_forget_graphs(PyObject *module, PyObject *nothing);
 
 /* ---- launch.c */
 
+/* Whether a kernel on so many elements is sent at once. */
+int keeps_busy(npy_intp elements);
 /* Start a kernel on so many elements. `size` is that of the arguments. */
 int launch(Function function, unsigned blocks, unsigned block, const void *arguments, size_t size, npy_intp elements);
 extern PyTypeObject Kernel_Type;
 Function kernel_function(PyObject *kernel);
+
+/* ---- chains.c */
+
+/* Let no more launches be joined to the last of a queue; whether they keep the device busy, and want to be sent. */
+int close_chain(Lane *lane);
+/* Nobody has what a block holds any more, so it need not be written. */
+void forget_chained(const Block *block);
+extern long long joined_launches; /* how many were left out */
+PyObject *module_set_chain_maker(PyObject *module, PyObject *function);
+PyObject *module_set_joining(PyObject *module, PyObject *args);
 
 /* ---- updates.c */
 
@@ -420,5 +442,12 @@ PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t cou
 
 PyObject *module_start_dnn(PyObject *module, PyObject *path);
 PyObject *module_convolution(PyObject *module, PyObject *args);
+/* cuDNN's handle of the device that is being sent to, on its stream; NULL: it could not be made. */
+void *dnn_handle(void);
+
+/* ---- plans.c */
+
+void find_plan_functions(void *library);
+PyObject *module_execute_plan(PyObject *module, PyObject *args);
 
 #endif

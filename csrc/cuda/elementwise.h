@@ -56,3 +56,16 @@ int check_range(const Operand *operand, int cast);
 
 /* Start the kernel for these operands; `alike`: they and the result lie in memory in one way. */
 int launch_variant(Elementwise *self, Variant *variant, const Operand *operands, Array *out, int alike);
+
+/* ---- chains.c */
+
+/* What would be launched for a piece alone. */
+typedef struct {
+    Function function;
+    unsigned grid[3], block;
+    const void *arguments;
+    size_t size;
+    int is_long;
+} Launch;
+/* Ask for a launch on arrays that lie in one way, in whose place a later one may do its work, too. */
+int enqueue_piece(Elementwise *kernel, Variant *variant, const Operand *operands, Array *out, const Launch *launch);

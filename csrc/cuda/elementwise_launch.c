@@ -174,5 +174,9 @@ launch_variant(Elementwise *self, Variant *variant, const Operand *operands, Arr
         }
         return -1;
     }
+    if (alike && singles >= 0) {
+        Launch alone = {function, {(unsigned)blocks, 1, 1}, (unsigned)threads, room, words.size, keeps_busy(out->size)};
+        return enqueue_piece(self, variant, operands, out, &alone);
+    }
     return launch(function, (unsigned)blocks, (unsigned)threads, room, words.size, out->size);
 }

@@ -4,10 +4,16 @@
 #define MANY ((npy_intp)1 << 18)
 
 int
+keeps_busy(npy_intp elements)
+{
+    return elements > MANY;
+}
+
+int
 launch(Function function, unsigned blocks, unsigned block, const void *arguments, size_t size, npy_intp elements)
 {
     unsigned grid[] = {blocks, 1, 1};
-    return enqueue(KERNEL_ENTRY, function, grid, block, arguments, size, elements > MANY);
+    return enqueue(KERNEL_ENTRY, function, grid, block, arguments, size, keeps_busy(elements));
 }
 
 /* ---- Kernel(address): kernel(grid, block, *arguments), of arrays, ints, floats, None and bytes */
@@ -100,7 +106,7 @@ kernel_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject
             return NULL;
         }
     }
-    int is_long = (npy_intp)grid[0] * grid[1] * grid[2] * block > MANY;
+    int is_long = keeps_busy((npy_intp)grid[0] * grid[1] * grid[2] * block);
     int status = enqueue(KERNEL_ENTRY, self->function, grid, (unsigned)block, words, 8 * (size_t)at, is_long);
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -252,6 +252,9 @@ block_release(Block *block)
         hold_block(block);
     }
     else {
+        if (block->is_chained) {
+            forget_chained(block);
+        }
         block_put_back(block);
     }
 }

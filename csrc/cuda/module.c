@@ -66,6 +66,8 @@ static PyMethodDef functions[] = {
     {"set_watch", module_set_watch, METH_O},
     {"flush", module_flush, METH_NOARGS},
     {"set_launch_mode", module_set_launch_mode, METH_VARARGS},
+    {"set_chain_maker", module_set_chain_maker, METH_O},
+    {"set_joining", module_set_joining, METH_VARARGS},
     {"launch_stats", module_launch_stats, METH_NOARGS},
     {"forget_graphs", module_forget_graphs, METH_NOARGS},
     {"memory_stats", module_memory_stats, METH_NOARGS},
@@ -93,6 +95,7 @@ static PyMethodDef functions[] = {
     {"linear", FAST(module_linear)},
     {"start_dnn", module_start_dnn, METH_O},
     {"convolution", module_convolution, METH_VARARGS},
+    {"execute_plan", module_execute_plan, METH_VARARGS},
     {NULL},
 };
 

@@ -168,6 +168,7 @@ flush_lane(Lane *lane)
     if (lane->waiting == 0) {
         return 0;
     }
+    close_chain(lane);
     int status = send_to(lane) < 0 ? -1 : send(lane);
     counted.flushes++;
     lane->filled = 0;
@@ -223,31 +224,47 @@ mix(Lane *lane, const void *data, size_t bytes)
     lane->hash = hash;
 }
 
-int
-enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size, int is_long)
+void
+mix_entries(Lane *lane, size_t from)
 {
-    size_t padded = (size + 7) & ~(size_t)7;
+    mix(lane, lane->queue + from, lane->filled - from);
+}
+
+Lane *
+open_queue(const void *arguments, size_t size)
+{
     Lane *lane = lane_now();
     if (lane == NULL || (is_emulated && gpu_count > 1 && check_emulated_pointers(lane, arguments, size) < 0)) {
-        return -1;
+        return NULL;
     }
     if (lane->queue == NULL) {
         lane->hash = SEED;
         if ((lane->queue = malloc(QUEUE_BYTES)) == NULL) {
             PyErr_NoMemory();
-            return -1;
+            return NULL;
         }
     }
-    if (lane->filled + sizeof(Entry) + padded > QUEUE_BYTES && flush_lane(lane) < 0) {
-        return -1;
-    }
+    return lane->filled + sizeof(Entry) + size + 8 > QUEUE_BYTES && flush_lane(lane) < 0 ? NULL : lane;
+}
+
+void
+write_entry(Lane *lane, int kind, Function function, const unsigned *grid, unsigned block, const void *arguments,
+            size_t size)
+{
+    size_t padded = (size + 7) & ~(size_t)7;
     Entry *entry = (Entry *)(lane->queue + lane->filled);
     memset(entry, 0, sizeof(Entry) + padded);
     *entry = (Entry){.kind = kind, .size = (unsigned)padded, .block = block, .function = function};
     memcpy(entry->grid, grid, sizeof(entry->grid));
     memcpy(entry + 1, arguments, size);
     lane->filled += sizeof(Entry) + padded;
-    if (++lane->waiting == 1) {
+    lane->waiting++;
+}
+
+int
+end_entry(Lane *lane)
+{
+    if (lane->waiting == 1) {
         note_waiting();
     }
     counted.launches++;
@@ -255,8 +272,20 @@ enqueue(int kind, Function function, const unsigned *grid, unsigned block, const
         int status = flush_lane(lane);
         return status == 0 && is_blocking ? (wait_for_lane(lane) < 0 ? -1 : raise_index_error()) : status;
     }
-    mix(lane, entry, sizeof(Entry) + padded);
-    return lane->waiting >= limit || is_long ? flush_lane(lane) : 0;
+    return lane->waiting >= limit ? flush_lane(lane) : 0;
+}
+
+int
+enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size, int is_long)
+{
+    Lane *lane = open_queue(arguments, size);
+    if (lane == NULL || (close_chain(lane) && flush_lane(lane) < 0)) {
+        return -1;
+    }
+    size_t from = lane->filled;
+    write_entry(lane, kind, function, grid, block, arguments, size);
+    mix_entries(lane, from);
+    return end_entry(lane) < 0 || (is_long && flush_lane(lane) < 0) ? -1 : 0;
 }
 
 int
@@ -308,7 +337,7 @@ module_launch_stats(PyObject *module, PyObject *nothing)
     for (int k = 0; k < lane_count; k++) {
         waiting += lanes[k]->waiting;
     }
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:i,s:i}", "launches", counted.launches, "flushes", counted.flushes, "graphs",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:i,s:i}", "launches", counted.launches, "joined", joined_launches, "flushes", counted.flushes, "graphs",
                          counted.graphs, "captures", counted.captures, "remembered", remembered, "waiting", waiting);
 }
 

@@ -1,7 +1,8 @@
 /* Sums and their like over adjacent dimensions.
  *
  * What is reduced lies between `outer` dimensions before it and `inner` ones behind it. Without inner ones a block of
- * threads adds up a row, otherwise 32 columns. If that makes few blocks, each adds up a piece, and then the pieces.
+ * threads adds up a row, otherwise 32 columns (64 of half precision). If that makes few blocks, each adds up a piece, and
+ * then the pieces, which are float32 for results in half precision: these are rounded once.
  */
 #include "cuda/cuda.h"
 
@@ -33,6 +34,13 @@ typedef struct {
     npy_intp outer, length, inner;
 } Reduction;
 
+/* The columns of one block; as in backend/cuda/reductions.py. */
+static npy_intp
+width_of(int code)
+{
+    return code == CODE_F16 || code == CODE_BF16 || code == CODE_I16 || code == CODE_U16 ? 64 : 32;
+}
+
 /* One step: pieces of `piece` elements each. */
 static int
 reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_intp pieces, double scale)
@@ -51,7 +59,8 @@ reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_i
         return -1;
     }
     if (layout == COLUMNS) {
-        blocks *= (r->inner + 31) / 32;
+        blocks *= (r->inner + width_of(r->from) - 1) / width_of(r->from);
+        block = piece >= 128 ? 512 : 256;
     }
     else {
         for (block = 32; block < 1024 && block * 8 < piece;) {
@@ -70,7 +79,8 @@ reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_i
 static npy_intp
 pieces_of(const Reduction *r)
 {
-    npy_intp blocks = r->outer * ((r->inner + 31) / 32), least = r->inner == 1 ? 32768 : 1024;
+    npy_intp width = width_of(r->from), blocks = r->outer * ((r->inner + width - 1) / width);
+    npy_intp least = r->inner == 1 ? 32768 : 1024;
     if (blocks >= 256 || r->length <= least) {
         return 1;
     }
@@ -104,8 +114,12 @@ reduce(int op, Array *array, int first, int last, int keepdims, PyArray_Descr *d
         }
         else {
             npy_intp count = r.outer * pieces * r.inner;
-            part = array_new(dtype, 1, &count, NULL);
-            Reduction again = {op, r.to, r.to, r.outer, pieces, r.inner};
+            int is_half = r.to == CODE_F16 || r.to == CODE_BF16;
+            PyArray_Descr *exact = is_half ? PyArray_DescrFromType(NPY_FLOAT) : (PyArray_Descr *)Py_NewRef(dtype);
+            part = array_new(exact, 1, &count, NULL);
+            Py_DECREF(exact);
+            Reduction again = {op, is_half ? CODE_F32 : r.to, r.to, r.outer, pieces, r.inner};
+            r.to = again.from;
             status = part == NULL || reduce_step(&r, part->data, rows->data, piece, pieces, 1) < 0 ||
                              reduce_step(&again, out->data, part->data, pieces, 1, scale) < 0
                          ? -1

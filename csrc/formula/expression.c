@@ -11,12 +11,14 @@
 enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ, BLOCKS };
 
 #define MOST_IN_BLOCKS 12 /* arguments */
+#define SHORT_ROW 32      /* elements */
+#define MANY_ROWS 1000
 
 static npy_intp large = 32768; /* elements from which on a formula is evaluated in blocks */
 
 struct Expression {
     enum kind kind;
-    int symbol;         /* of BINARY, UNARY and COMPARE; the number of an ARGUMENT */
+    int symbol;         /* of BINARY, UNARY and COMPARE, of a CALL that is + - * / (else -1); the number of an ARGUMENT */
     int count;          /* how many parts */
     PyObject *constant; /* of CONSTANT; the name of an ATTRIBUTE; the names of a CALL's keyword arguments, or NULL; the
                            function of BLOCKS */
@@ -117,6 +119,14 @@ has_only_arguments(const Expression *expression)
     return found;
 }
 
+/* Which of + - * / a CALL with two operands is; -1: none. */
+static int
+arithmetic_symbol(const Expression *call)
+{
+    int is_plain_call = call->constant == NULL && call->count == 3 && call->parts[0]->kind == CONSTANT;
+    return is_plain_call ? symbol_of(call->parts[0]->constant) : -1;
+}
+
 /* ("argument", number), ("constant", object), (kind, operator or name, part, ...) or (kind, part, ...);
  * ("blocks", function, formula, argument, ...): the formula, or what the function gives for large arrays among these */
 Expression *
@@ -172,6 +182,9 @@ expression_new(PyObject *description)
         }
         else if (!(known[k].kind == CALL && second == Py_None)) {
             made->constant = Py_NewRef(second);
+        }
+        if (known[k].kind == CALL) {
+            made->symbol = arithmetic_symbol(made);
         }
         if (known[k].kind == BLOCKS && !has_only_arguments(made)) {
             PyErr_SetString(PyExc_ValueError, "a formula in blocks is given arguments, not more than twelve");
@@ -300,8 +313,28 @@ broadcast_size(PyObject *const *values, int count)
     return size;
 }
 
+/* Whether there are many short rows, to which something is broadcast: a ufunc's loop would start again with each. */
+static int
+have_short_rows(PyObject *const *values, int count)
+{
+    npy_intp row = 1, least = NPY_MAX_INTP;
+    for (int k = 0; k < count; k++) {
+        PyArrayObject *array = (PyArrayObject *)values[k];
+        if (PyArray_CheckExact(values[k]) && PyArray_NDIM(array) > 0) {
+            npy_intp size = count_of(array), length = PyArray_DIM(array, PyArray_NDIM(array) - 1);
+            least = size < least ? size : least;
+            row = length > row ? length : row;
+        }
+    }
+    if (row == 1 || row >= SHORT_ROW) {
+        return 0;
+    }
+    npy_intp size = broadcast_size(values, count);
+    return least < size && size >= row * MANY_ROWS;
+}
+
 /* Whether the result of an elementwise function of these is large: one of them is, or two that are not alike make it
- * so. */
+ * so; or it has many short rows. */
 static int
 are_large(PyObject *const *values, int count)
 {
@@ -314,7 +347,8 @@ are_large(PyObject *const *values, int count)
             largest = size > largest ? size : largest;
         }
     }
-    return largest >= large || (product >= (double)large && broadcast_size(values, count) >= large);
+    return largest >= large || (product >= (double)large && broadcast_size(values, count) >= large) ||
+           (product >= 2 * MANY_ROWS && have_short_rows(values, count));
 }
 
 /* set_large(elements): from how many on formulas are evaluated in blocks, for tests; returns what it was before */
@@ -348,16 +382,33 @@ value_in_blocks(const Expression *expression, PyObject *const *arguments)
     return expression_value(expression->parts[0], arguments);
 }
 
+/* The argument that an operand is, itself or in `other if alpha == 1 else ...`; NULL: it has to be computed. */
+static PyObject *
+argument_itself(const Expression *operand, PyObject *const *arguments)
+{
+    if (operand->kind == CONDITION) {
+        const Expression *test = operand->parts[0];
+        if (test->kind != COMPARE || test->symbol != Py_EQ || test->parts[0]->kind != ARGUMENT ||
+            test->parts[1]->kind != CONSTANT || !PyLong_CheckExact(test->parts[1]->constant) ||
+            arguments[test->parts[0]->symbol] != test->parts[1]->constant) {
+            return NULL;
+        }
+        operand = operand->parts[1];
+    }
+    return operand->kind == ARGUMENT ? arguments[operand->symbol] : NULL;
+}
+
 PyObject *
 arithmetic_value(const Expression *expression, PyObject *const *arguments)
 {
     const Expression *formula = expression->kind == BLOCKS ? expression->parts[0] : expression;
-    if (formula->kind != BINARY || formula->symbol >= 4 || formula->parts[0]->kind != ARGUMENT ||
-        formula->parts[1]->kind != ARGUMENT) {
+    int first = formula->kind == CALL, is_arithmetic = first || formula->kind == BINARY;
+    if (!is_arithmetic || formula->symbol < 0 || formula->symbol >= 4) {
         return NULL;
     }
-    return new_small_result(formula->symbol, arguments[formula->parts[0]->symbol],
-                            arguments[formula->parts[1]->symbol]);
+    PyObject *left = argument_itself(formula->parts[first], arguments);
+    PyObject *right = argument_itself(formula->parts[first + 1], arguments);
+    return left == NULL || right == NULL ? NULL : new_small_result(formula->symbol, left, right);
 }
 
 PyObject *

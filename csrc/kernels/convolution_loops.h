@@ -261,7 +261,7 @@ NAME(convolve_share)(void *context, Py_ssize_t first, Py_ssize_t last)
     const Convolution *given = task->given;
     const Layout *source = &given->source;
     Py_ssize_t blocks = given->blocks, of_group = given->weights / given->groups, there = -1;
-    REAL *laid = PyMem_RawCalloc(source->total + given->flat, sizeof(REAL)), *flat = laid + source->total;
+    REAL *laid = borrow_zeros(source->total + given->flat, sizeof(REAL)), *flat = laid + source->total;
     if (laid == NULL) {
         task->failed = 1;
         return;
@@ -277,7 +277,7 @@ NAME(convolve_share)(void *context, Py_ssize_t first, Py_ssize_t last)
         NAME(convolve_block)(given, task->packed + group * of_group, bias, number % blocks * MOST_OUTS, laid, flat,
                              (REAL *)given->out + k * given->results * product(given->size));
     }
-    PyMem_RawFree(laid);
+    give_back(laid);
 }
 
 /* ---- gradients of weights: OUTS by three sums of products at a time */

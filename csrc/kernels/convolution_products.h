@@ -145,7 +145,7 @@ NAME(convolve_panels)(void *context, Py_ssize_t begin, Py_ssize_t end)
     NAME(Task) *task = context;
     const Convolution *given = task->given;
     Py_ssize_t channels = given->source.channels, there = -1;
-    REAL *room = PyMem_RawCalloc(given->source.total + given->flat, sizeof(REAL));
+    REAL *room = borrow_zeros(given->source.total + given->flat, sizeof(REAL));
     if (room == NULL) {
         task->failed = 1;
         return;
@@ -173,7 +173,7 @@ NAME(convolve_panels)(void *context, Py_ssize_t begin, Py_ssize_t end)
             packed += given->panel_width * channels * part->terms;
         }
     }
-    PyMem_RawFree(room);
+    give_back(room);
 }
 
 /* ---- gradients of weights */
@@ -291,7 +291,7 @@ NAME(convolve_weight_share)(void *context, Py_ssize_t begin, Py_ssize_t end)
     const Convolution *given = task->given;
     NAME(OfTurn) of_turn = given->panels ? NAME(add_panels) : NAME(add_places);
     Py_ssize_t batches = (given->examples + given->chunk - 1) / given->chunk, pieces = given->pieces / given->turns;
-    REAL *room = PyMem_RawCalloc(given->source.total + (given->panels ? given->flat : given->target.total), sizeof(REAL));
+    REAL *room = borrow_zeros(given->source.total + (given->panels ? given->flat : given->target.total), sizeof(REAL));
     if (room == NULL) {
         task->failed = 1;
         return;
@@ -303,7 +303,7 @@ NAME(convolve_weight_share)(void *context, Py_ssize_t begin, Py_ssize_t end)
                 begin - turn * pieces, next - turn * pieces, room,
                 turn == 0 ? (REAL *)given->out : task->packed + (turn - 1) * NAME(all_weights)(given));
     }
-    PyMem_RawFree(room);
+    give_back(room);
 }
 
 /* out, to which the sums of the other turns are added, in their order */
@@ -327,7 +327,7 @@ NAME(convolve)(const Convolution *given)
     if (!NAME(all_finite)(given->weight, NAME(all_weights)(given))) {
         return 0;
     }
-    NAME(Task) task = {given, PyMem_RawMalloc(given->weights * sizeof(REAL)), 0};
+    NAME(Task) task = {given, borrow(given->weights * sizeof(REAL)), 0};
     if (task.packed == NULL) {
         return -1;
     }
@@ -339,7 +339,7 @@ NAME(convolve)(const Convolution *given)
         NAME(pack_all)(given, task.packed);
         divide(NAME(convolve_share), &task, given->pieces, given->nanoseconds);
     }
-    PyMem_RawFree(task.packed);
+    give_back(task.packed);
     return task.failed ? -1 : 1;
 }
 
@@ -348,13 +348,13 @@ static int
 NAME(convolve_weight)(const Convolution *given)
 {
     Py_ssize_t size = NAME(all_weights)(given);
-    NAME(Task) task = {given, PyMem_RawCalloc((given->turns - 1) * size + 1, sizeof(REAL)), 0};
+    NAME(Task) task = {given, borrow_zeros((given->turns - 1) * size + 1, sizeof(REAL)), 0};
     if (task.packed == NULL) {
         return -1;
     }
     memset(given->out, 0, size * sizeof(REAL));
     divide(NAME(convolve_weight_share), &task, given->pieces, given->nanoseconds);
     NAME(add_turns)(given, task.packed, given->out);
-    PyMem_RawFree(task.packed);
+    give_back(task.packed);
     return task.failed ? -1 : NAME(all_finite)(given->out, size);
 }

@@ -145,11 +145,21 @@ note(Given *given)
         }                                                                                                      \
         note(given);                                                                                           \
     }                                                                                                          \
+    CLONES static void finish_whole_##REAL(const double *parts, REAL *out, npy_intp count)                     \
+    {                                                                                                          \
+        for (npy_intp k = 0; k < count; k++) {                                                                 \
+            out[k] = (REAL)parts[k];                                                                           \
+        }                                                                                                      \
+    }                                                                                                          \
     static void finish_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                \
     {                                                                                                          \
         Given *given = context;                                                                                \
         npy_intp inner = given->inner, pieces = given->pieces;                                                 \
         forget_exceptions();                                                                                   \
+        if (pieces == 1) {                                                                                     \
+            finish_whole_##REAL(given->parts + first, (REAL *)given->out + first, last - first);               \
+            first = last;                                                                                      \
+        }                                                                                                      \
         for (npy_intp slice = first; slice < last; slice++) {                                                  \
             const double *parts = given->parts + (inner == 1 ? slice * pieces                                  \
                                                              : slice / inner * pieces * inner + slice % inner); \
@@ -178,7 +188,7 @@ fold_all(int type, Given *given)
         divide(is_float ? column_pieces_float : column_pieces_double, given, given->outer * given->pieces * strips,
                nanoseconds);
     }
-    divide(is_float ? finish_float : finish_double, given, slices, (3.0 + given->pieces) * slices);
+    divide(is_float ? finish_float : finish_double, given, slices, (given->pieces == 1 ? 0.5 : 3.0 + given->pieces) * slices);
 }
 
 int

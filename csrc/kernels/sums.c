@@ -13,6 +13,7 @@
 #define PIECE 32768     /* elements of a row */
 #define ROWS 256        /* rows of a matrix whose columns are added up */
 #define COLUMNS 512
+#define FEW_COLUMNS 16  /* of a small matrix */
 #define NARROW 64       /* columns of which rows are joined */
 #define SHORT 64        /* a row of fewer elements is one sum */
 #define AT_ONCE 8       /* short rows */
@@ -143,11 +144,37 @@ rows_of_piece(npy_intp inner)
             }                                                                                                  \
         }                                                                                                      \
     }                                                                                                          \
+    /* the same of many small matrices, several at once */                                                     \
+    static void small_matrices_##REAL(const REAL *x, npy_intp count, npy_intp n, npy_intp inner, double *sums) \
+    {                                                                                                          \
+        for (npy_intp o = 0, here; o < count; o += here, x += here * n * inner) {                              \
+            here = count - o < AT_ONCE ? 1 : AT_ONCE;                                                          \
+            for (npy_intp k = 0; k < inner; k++) {                                                             \
+                REAL some[AT_ONCE] = {0};                                                                      \
+                for (npy_intp j = 0; here > 1 && j < n; j++) {                                                 \
+                    for (int i = 0; i < AT_ONCE; i++) {                                                        \
+                        some[i] += x[(i * n + j) * inner + k];                                                 \
+                    }                                                                                          \
+                }                                                                                              \
+                for (npy_intp j = 0; here == 1 && j < n; j++) {                                                \
+                    some[0] += x[j * inner + k];                                                               \
+                }                                                                                              \
+                for (npy_intp i = 0; i < here; i++) {                                                          \
+                    sums[(o + i) * inner + k] = some[i];                                                       \
+                }                                                                                              \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
     static void column_pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                         \
     {                                                                                                          \
         Sums *given = context;                                                                                 \
         npy_intp inner = given->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;                               \
         forget_exceptions();                                                                                   \
+        if (inner <= FEW_COLUMNS && given->n <= FEW_ROWS) {                                                    \
+            small_matrices_##REAL((const REAL *)given->x + first * given->n * inner, last - first, given->n,   \
+                                  inner, given->sums + first * inner);                                         \
+            first = last;                                                                                      \
+        }                                                                                                      \
         for (Py_ssize_t piece = first; piece < last; piece++) {                                                \
             npy_intp column = piece % blocks * COLUMNS, slice = piece / blocks;                                \
             npy_intp most = rows_of_piece(inner), row = slice % given->pieces * most;                          \
@@ -164,12 +191,23 @@ rows_of_piece(npy_intp inner)
         }                                                                                                      \
         note(given);                                                                                           \
     }                                                                                                          \
+    /* the sums of slices that are one piece each, as below */                                                 \
+    CLONES static void finish_whole_##REAL(const double *sums, double divisor, REAL *out, npy_intp count)      \
+    {                                                                                                          \
+        for (npy_intp k = 0; k < count; k++) {                                                                 \
+            out[k] = (REAL)((REAL)(0 + sums[k]) / divisor);                                                    \
+        }                                                                                                      \
+    }                                                                                                          \
     /* the sums of the pieces of every slice, as the type at hand before they are divided: it may overflow */  \
     static void finish_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                \
     {                                                                                                          \
         Sums *given = context;                                                                                 \
         npy_intp inner = given->inner, pieces = given->pieces;                                                 \
         forget_exceptions();                                                                                   \
+        if (pieces == 1 && !given->root) {                                                                     \
+            finish_whole_##REAL(given->sums + first, given->divisor, (REAL *)given->out + first, last - first); \
+            first = last;                                                                                      \
+        }                                                                                                      \
         for (npy_intp slice = first; slice < last; slice++) {                                                  \
             const double *sums = given->sums + (inner == 1 ? slice * pieces                                    \
                                                            : slice / inner * pieces * inner + slice % inner);  \
@@ -190,7 +228,7 @@ static void
 finish(int type, Sums *given)
 {
     npy_intp slices = given->outer * given->inner;
-    divide(type == NPY_FLOAT ? finish_float : finish_double, given, slices, (3.0 + given->pieces) * slices);
+    divide(type == NPY_FLOAT ? finish_float : finish_double, given, slices, (given->pieces == 1 ? 0.5 : 3.0 + given->pieces) * slices);
 }
 
 static void

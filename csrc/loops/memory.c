@@ -202,6 +202,24 @@ teach_heap(void)
 #endif
 }
 
+void *
+borrow(size_t bytes)
+{
+    return allocate(NULL, bytes);
+}
+
+void *
+borrow_zeros(size_t count, size_t size)
+{
+    return allocate_zeros(NULL, count, size);
+}
+
+void
+give_back(void *memory)
+{
+    release(NULL, memory, 0);
+}
+
 static PyDataMem_Handler handler = {"undertow", 1, {NULL, allocate, allocate_zeros, reallocate, release}};
 
 PyObject *

@@ -4,7 +4,7 @@
 
 #define MOST_THREADS 256
 /* nanoseconds that each thread costs the others: it is woken, and somebody waits for the last one to be done */
-#define COST_OF_THREAD 15000.0
+#define COST_OF_THREAD 4000.0
 
 static int threads = 1;
 
@@ -32,11 +32,15 @@ choose_looks(void)
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
 
 #define PARTS_EACH 4   /* so that who is interrupted by another program leaves less undone */
-/* How often a thread looks before it sleeps: for 5 to 20 microseconds, about what it takes to be woken. With ten times as
- * many, programs took a fifth longer at four threads: BLAS has threads of its own, and virtual processors share cores. */
-#define LOOKS 400
+/* How often a thread looks before it sleeps: for 30 to 100 microseconds, so that it need not be woken for the next function
+ * of a program. */
+#define LOOKS 2000
 #define FEW_LOOKS 100  /* if there are more threads than processors, so that it takes time from another */
 #define STACK (1 << 20)
 
@@ -54,10 +58,10 @@ static atomic_uint state;       /* SEAT times the seats that are free, plus the 
 
 /* Who finds nothing to do for long sleeps. It says so before it looks for the last time, and who has news gives them before
  * looking whether somebody sleeps: so one of them sees the other. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards falling asleep and waking up */
-static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, left = PTHREAD_COND_INITIALIZER;
-static atomic_int sleepers;     /* members that wait for seats */
-static atomic_int is_waiting;   /* whether the caller waits for members to leave */
+static atomic_int calls;        /* counts works that were opened: members wait for the next */
+static atomic_int sleepers;     /* members that do */
+static atomic_int done;         /* counts works that all have left: the caller waits for the next */
+static atomic_int is_waiting;   /* whether it does */
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* whether somebody has the crew: it may use and change what is below */
 static pthread_t crew[MOST_THREADS];
 static int made, prepared;
@@ -101,26 +105,64 @@ take_seat(void)
     return 0;
 }
 
+/* ---- sleeping: until a counter is no longer what it was */
+
+#if defined(__linux__)
+static void
+sleep_at(atomic_int *counter, int seen)
+{
+    syscall(SYS_futex, counter, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0); /* or not, if it has changed; or by a signal */
+}
+
+static void
+wake_at(atomic_int *counter, int number)
+{
+    syscall(SYS_futex, counter, FUTEX_WAKE_PRIVATE, number, NULL, NULL, 0);
+}
+
+#else
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards falling asleep and waking up */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static void
+sleep_at(atomic_int *counter, int seen)
+{
+    pthread_mutex_lock(&lock);
+    if (atomic_load(counter) == seen) {
+        pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+wake_at(atomic_int *counter, int number)
+{
+    pthread_mutex_lock(&lock);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+#endif
+
 static void
 leave(void)
 {
-    if (atomic_fetch_sub(&state, 1) == 1 && atomic_load(&is_waiting)) { /* closed, and this was the last */
-        pthread_mutex_lock(&lock);
-        pthread_cond_signal(&left);
-        pthread_mutex_unlock(&lock);
+    if (atomic_fetch_sub(&state, 1) == 1) { /* closed, and this was the last */
+        atomic_fetch_add(&done, 1);
+        if (atomic_load(&is_waiting)) {
+            wake_at(&done, 1);
+        }
     }
 }
 
 static void
 sleep_until_wanted(void)
 {
-    pthread_mutex_lock(&lock);
+    int seen = atomic_load(&calls);
     atomic_fetch_add(&sleepers, 1);
-    while (!has_seats() && !atomic_load(&ending)) {
-        pthread_cond_wait(&wake, &lock);
+    if (!has_seats() && !atomic_load(&ending)) {
+        sleep_at(&calls, seen);
     }
     atomic_fetch_sub(&sleepers, 1);
-    pthread_mutex_unlock(&lock);
 }
 
 static void *
@@ -146,9 +188,10 @@ run_member(void *nothing)
 static void
 forget_crew(void)
 {
+#if !defined(__linux__)
     pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&wake, NULL);
-    pthread_cond_init(&left, NULL);
+    pthread_cond_init(&changed, NULL);
+#endif
     atomic_flag_clear(&busy);
     atomic_store(&state, 0);
     atomic_store(&sleepers, 0);
@@ -161,10 +204,9 @@ forget_crew(void)
 static void
 end_crew(void)
 {
-    pthread_mutex_lock(&lock);
     atomic_store(&ending, 1);
-    pthread_cond_broadcast(&wake);
-    pthread_mutex_unlock(&lock);
+    atomic_fetch_add(&calls, 1);
+    wake_at(&calls, MOST_THREADS);
     for (int k = 0; k < made; k++) {
         pthread_join(crew[k], NULL);
     }
@@ -231,36 +273,17 @@ members_for(Py_ssize_t count, double nanoseconds)
 static void
 finish(void)
 {
-    int most = atomic_load(&looks);
+    int most = atomic_load(&looks), seen = atomic_load(&done);
     atomic_fetch_and(&state, SEAT - 1);
     for (int look = 0; look < most && atomic_load(&state) > 0; look++) {
         rest();
     }
-    if (atomic_load(&state) == 0) {
-        return;
-    }
-    pthread_mutex_lock(&lock);
     atomic_store(&is_waiting, 1);
     while (atomic_load(&state) > 0) {
-        pthread_cond_wait(&left, &lock);
+        sleep_at(&done, seen);
+        seen = atomic_load(&done);
     }
     atomic_store(&is_waiting, 0);
-    pthread_mutex_unlock(&lock);
-}
-
-static void
-wake_sleepers(int wanted)
-{
-    pthread_mutex_lock(&lock);
-    if (wanted < atomic_load(&sleepers)) {
-        for (int k = 0; k < wanted; k++) {
-            pthread_cond_signal(&wake);
-        }
-    }
-    else {
-        pthread_cond_broadcast(&wake);
-    }
-    pthread_mutex_unlock(&lock);
 }
 
 void
@@ -280,8 +303,9 @@ divide(Share share, void *context, Py_ssize_t count, double nanoseconds)
     work.parts = members * PARTS_EACH < count ? members * PARTS_EACH : count;
     atomic_store(&work.next, 0);
     atomic_store(&state, SEAT * (members - 1));
+    atomic_fetch_add(&calls, 1);
     if (atomic_load(&sleepers) > 0) {
-        wake_sleepers(members - 1);
+        wake_at(&calls, members - 1);
     }
     do_parts();
     finish();
@@ -289,6 +313,12 @@ divide(Share share, void *context, Py_ssize_t count, double nanoseconds)
 }
 
 #endif
+
+int
+threads_now(void)
+{
+    return threads;
+}
 
 /* set_threads(number): how many may work on one thing; returns how many might before */
 PyObject *

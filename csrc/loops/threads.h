@@ -18,6 +18,9 @@ typedef void (*Share)(void *context, Py_ssize_t first, Py_ssize_t last);
  * set_threads) and are worth it. Python's lock should be open. */
 void divide(Share share, void *context, Py_ssize_t count, double nanoseconds);
 
+/* how many were asked for */
+int threads_now(void);
+
 PyObject *set_threads(PyObject *module, PyObject *number);
 
 #endif

@@ -191,9 +191,9 @@ along_rows(RowKernel kernel, PyObject *const *arguments, Py_ssize_t count, PyObj
     if (!PyArray_CheckExact(like) || !PyLong_CheckExact(dim)) {
         return NULL;
     }
-    long axis = PyLong_AsLong(dim);
-    PyErr_Clear();
-    if (axis != -1 && axis != PyArray_NDIM((PyArrayObject *)like) - 1) {
+    int overflow;
+    long axis = PyLong_AsLongAndOverflow(dim, &overflow);
+    if (overflow || (axis != -1 && axis != PyArray_NDIM((PyArrayObject *)like) - 1)) {
         return NULL;
     }
     PyObject *out = kernel(NULL, arguments, count);

@@ -30,9 +30,9 @@ wrapped_dim(PyObject *object, int ndim)
     if (!PyLong_CheckExact(object)) {
         return -1;
     }
-    long dim = PyLong_AsLong(object);
-    PyErr_Clear();
-    return dim < -ndim || dim >= ndim ? -1 : (int)(dim < 0 ? dim + ndim : dim);
+    int overflow;
+    long dim = PyLong_AsLongAndOverflow(object, &overflow);
+    return overflow || dim < -ndim || dim >= ndim ? -1 : (int)(dim < 0 ? dim + ndim : dim);
 }
 
 /* The dimensions that are reduced, one, several neighbours in their order, or all (None): the first and how many; whether

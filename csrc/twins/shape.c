@@ -3,6 +3,7 @@
  */
 #include "kernels/copies.h"
 #include "kernels/kernels.h"
+#include "kernels/products.h"
 #include "kernels/sums.h"
 #include "quiet.h"
 #include "twins/arrays.h"
@@ -140,10 +141,10 @@ pile(PyObject *const *arguments)
         return NULL;
     }
     PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
-    long ndim = PyArray_NDIM(first), dim = PyLong_AsLong(arguments[2]);
-    PyErr_Clear();
+    int overflow;
+    long ndim = PyArray_NDIM(first), dim = PyLong_AsLongAndOverflow(arguments[2], &overflow);
     dim = dim < 0 ? dim + ndim + 1 : dim;
-    if (ndim > 31 || dim < 0 || dim > ndim) {
+    if (overflow || ndim > 31 || dim < 0 || dim > ndim) {
         return NULL;
     }
     npy_intp count = dims[dim] = PyList_GET_SIZE(list);
@@ -186,6 +187,9 @@ multiply_matrices(PyObject *const *arguments)
         out = new_large(2, sizes, NULL, (PyArray_Descr *)Py_NewRef(PyArray_DESCR(a)));
         if (out == NULL) {
             return NULL;
+        }
+        if (product_in_threads(a, b, (PyArrayObject *)out)) {
+            return out;
         }
     }
     PyObject *context = enter_quiet();

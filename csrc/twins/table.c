@@ -11,6 +11,7 @@ typedef struct {
     STAND_IN_HEAD
     Kernel kernel;
     Py_ssize_t count; /* of arguments */
+    PyObject *names;  /* a tuple: which of them, the last ones, are given by name alone */
 } Twin;
 
 /* ---- the table */
@@ -42,21 +43,62 @@ static const struct {
                {"clamp_to_numbers_rule", clamp_to_numbers_rule, 5}, {"logistic", logistic, 2},
                {"sigmoid_gradient", sigmoid_gradient, 3}, {"sigmoid_linear", sigmoid_linear, 2},
                {"silu_gradient", slope_of_silu_twin, 3}, {"log_one_plus_exp", log_one_plus_exp, 4},
-               {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6}};
+               {"difference", difference, 3}, {"negated", negated, 2}, {"less", less, 3},
+               {"less_equal", less_equal, 3}, {"greater", greater, 3}, {"greater_equal", greater_equal, 3},
+               {"power", power, 3}, {"gaussian_linear", gaussian_linear, 3}, {"copied", copied_small, 1},
+               {"apply_linear", apply_linear, 4}, {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6}};
 
 /* ---- the type */
+
+/* Whether all arguments are given, in their order. */
+static int
+are_all(const Twin *self, Py_ssize_t given, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (named > 0 && named != PyTuple_GET_SIZE(self->names)) {
+        return 0;
+    }
+    for (Py_ssize_t k = 0; k < named; k++) {
+        if (PyTuple_GET_ITEM(names, k) != PyTuple_GET_ITEM(self->names, k)) { /* both are interned */
+            return 0;
+        }
+    }
+    return given + named == self->count;
+}
 
 static PyObject *
 twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
     Twin *self = (Twin *)callable;
-    if (names == NULL && PyVectorcall_NARGS(flagged) == self->count && !core.without_twins) {
+    if (are_all(self, PyVectorcall_NARGS(flagged), names) && !core.without_twins) {
         PyObject *result = self->kernel(given);
         if (result != NULL || PyErr_Occurred()) {
             return result;
         }
     }
     return quiet_call(self->function, given, flagged, names);
+}
+
+/* The names of the arguments that a Python function takes by name alone. */
+static PyObject *
+names_given(PyObject *function)
+{
+    if (!PyFunction_Check(function)) {
+        return PyTuple_New(0);
+    }
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
+    PyObject *all = PyCode_GetVarnames(code);
+    PyObject *names =
+        all == NULL ? NULL : PyTuple_GetSlice(all, code->co_argcount, code->co_argcount + code->co_kwonlyargcount);
+    Py_XDECREF(all);
+    return names;
+}
+
+static void
+twin_dealloc(PyObject *self)
+{
+    Py_CLEAR(((Twin *)self)->names);
+    stand_in_dealloc(self);
 }
 
 static PyObject *
@@ -66,7 +108,8 @@ twin_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTuple(args, "O", &function)) {
         return NULL;
     }
-    name = PyObject_GetAttrString(function, "__name__");
+    PyObject *names = names_given(function);
+    name = names == NULL ? NULL : PyObject_GetAttrString(function, "__name__");
     const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
     Twin *self = NULL;
     size_t k = 0, known = sizeof(kernels) / sizeof(kernels[0]);
@@ -81,7 +124,9 @@ twin_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->function = Py_NewRef(function);
         self->kernel = kernels[k].kernel;
         self->count = kernels[k].count;
+        self->names = Py_NewRef(names);
     }
+    Py_XDECREF(names);
     Py_XDECREF(name);
     return (PyObject *)self;
 }
@@ -94,7 +139,7 @@ PyTypeObject Twin_Type = {
     .tp_basicsize = sizeof(Twin),
     .tp_flags = STAND_IN_FLAGS,
     .tp_new = twin_new,
-    .tp_dealloc = stand_in_dealloc,
+    .tp_dealloc = twin_dealloc,
     .tp_traverse = stand_in_traverse,
     .tp_clear = stand_in_clear,
     .tp_getset = stand_in_attributes,

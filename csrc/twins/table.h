@@ -42,6 +42,18 @@ PyObject *restore(PyObject *const *arguments);
 PyObject *threshold_gradient(PyObject *const *arguments);
 PyObject *positive_part(PyObject *const *arguments);
 
+/* ---- pointwise.c */
+
+PyObject *difference(PyObject *const *arguments);
+PyObject *negated(PyObject *const *arguments);
+PyObject *less(PyObject *const *arguments);
+PyObject *less_equal(PyObject *const *arguments);
+PyObject *greater(PyObject *const *arguments);
+PyObject *greater_equal(PyObject *const *arguments);
+PyObject *power(PyObject *const *arguments);
+PyObject *gaussian_linear(PyObject *const *arguments);
+PyObject *copied_small(PyObject *const *arguments);
+
 /* ---- activations.c */
 
 PyObject *clamped_to_numbers(PyObject *const *arguments);
@@ -63,6 +75,10 @@ PyObject *join(PyObject *const *arguments);
 PyObject *pile(PyObject *const *arguments);
 PyObject *multiply_matrices(PyObject *const *arguments);
 PyObject *sum_to(PyObject *const *arguments);
+
+/* ---- linear.c */
+
+PyObject *apply_linear(PyObject *const *arguments);
 
 /* ---- loss.c */
 

@@ -190,9 +190,11 @@ _operations = {name: _out_argument.public_function(name) for name in _names_with
 globals().update(_operations)
 globals().update({f"{name}_": _methods.in_place_function(f"{name}_") for name in _names_with("in_place_function")})
 globals().update(_foreach.table())
-_torch_function.join(_operations, but="is_tensor broadcast_shapes")
+_torch_function.join(_operations)
 for _namespace in (fft, linalg, special, functional):
-    _torch_function.join(vars(_namespace), but="__getattr__ namespace_function broadcast_shapes")
+    vars(_namespace).update(
+        _torch_function.gates(vars(_namespace), but="__getattr__ namespace_function broadcast_shapes")
+    )
 if "UNDERTOW_DEBUG" in _environ:
     from undertow.instrument.debug_lines import switch_on as _switch_on
 

@@ -348,6 +348,8 @@ def set_launch_mode(mode: str) -> None:
 def launch_stats() -> dict[str, int]:
     """How many `launches` were asked for, how often they were sent (`flushes`), and how often as a graph (`graphs`).
 
+    `joined` of them were part of another launch.
+
     Example: `ut.cuda.launch_stats()`
     """
     found: dict[str, int] = _extension().launch_stats()

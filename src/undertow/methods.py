@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd import forward_ad, graph, tensor_attributes
+from undertow.backend.public_dtypes import PUBLIC
+from undertow.compiled import core
 from undertow.graph.node import Node
 from undertow.interop import answers, dlpack, pickling
 from undertow.ops.arguments.operands import NUMBERS
@@ -29,6 +31,7 @@ from undertow.ops.sparse import layouts as sparse_conversions
 from undertow.tensor import Tensor, display, layouts, torch_function
 from undertow.tensor import facts as facts
 from undertow.tensor import subclasses as subclasses
+from undertow.tensor.size import Size
 
 #: Python's operators: special method -> operation
 OPERATORS = {
@@ -186,8 +189,13 @@ attach(pickling.METHODS)
 attach(answers.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
-torch_function.join(
-    vars(Tensor), but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass"
+#: the attributes that the compiled core reads itself (csrc/call/attributes.c), as they are in Python
+PROPERTIES: dict[str, property] = {} if core is None else core.quicken_attributes(Size, PUBLIC)
+attach(
+    torch_function.gates(
+        vars(Tensor),
+        but="__init__ __hash__ __setattr__ __delattr__ __getstate__ __setstate__ as_subclass _make_subclass",
+    )
 )
 
 Node.__call__ = graph.call_node  # type: ignore[method-assign]

@@ -122,6 +122,7 @@ def test_half_precision_parameters_are_refused() -> None:
         scaler.step(optimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_same_scales_as_pytorchs() -> None:
     torch = pytest.importorskip("torch")

@@ -187,3 +187,36 @@ def test_a_function_is_told_of_tuples_as_tuples(L: ModuleType) -> None:
     L.func.vmap(lambda a, b: Product.apply((a, b), (3, 3)))(x, x)
     L.func.vmap(lambda a: Product.apply([a, x[0]], [3]))(x)
     assert told == [(((0, 0), (None, None)), tuple, (3, 3)), (([0, None], [None]), list, [3])]
+
+
+# ---- changes of a tensor's history
+
+
+def looked_at_again(L: ModuleType, x: Any) -> Any:
+    y = x.clone()
+    with L.no_grad():
+        y.unsqueeze_(0).squeeze_(0)
+    return (y * y).sum()
+
+
+def cut_off(L: ModuleType, x: Any) -> Any:
+    return (x.clone().detach_() * x).sum()
+
+
+@pytest.mark.parametrize("function", [looked_at_again, cut_off])
+def test_histories_of_tensors_changed_in_place(L: ModuleType, function: Any) -> None:
+    """An in-place view keeps the history also under no_grad, and detach_ ends it: as without vmap."""
+    x = tensor(L, [[1.0, 2.0], [3.0, 4.0]])
+    gradient = L.func.grad(lambda row: function(L, row))
+    assert L.func.vmap(gradient)(x).tolist() == [gradient(row).tolist() for row in x]
+
+
+def test_tangents_keep_their_history_in_an_in_place_view() -> None:
+    forward = ut.autograd.forward_ad
+    x = ut.ones(3, requires_grad=True)
+    with forward.dual_level():
+        y = forward.make_dual(x, ut.ones(3)) ** 3
+        with ut.no_grad():
+            y.unsqueeze_(0)
+        tangent = forward.unpack_dual(y).tangent
+        assert ut.autograd.grad(tangent.sum(), x)[0].tolist() == [6.0] * 3

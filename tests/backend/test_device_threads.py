@@ -268,6 +268,7 @@ def random_program(seed: int) -> None:
             assert np.allclose(array.to_host(), value)
 
 
+@pytest.mark.slow
 def test_random_programs_under_a_hundred_seeds() -> None:
     for seed in range(100):
         with sim.configure(seed=seed):
@@ -451,6 +452,7 @@ def test_without_another_thread_the_launching_one_runs_the_operation(
 # ---- destructors
 
 
+@pytest.mark.slow
 def test_no_destructor_runs_on_a_devices_thread() -> None:
     seen: set[str] = set()
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import numpy as np
 import pytest
 
 import undertow as ut
+from tests.ops.test_declare import clean_registry as clean_registry
+from undertow.ops.declare import nondifferentiable
 
 inf = float("inf")
 
@@ -89,3 +95,98 @@ def test_modes_are_as_they_were_after_a_computation() -> None:
         assert not ut.is_grad_enabled()
         assert not x.log1p().requires_grad
     assert x[::2].log().requires_grad
+
+
+# ---- other context variables: functions in Python are called in a context that is silent, and as the program's else
+
+chosen: ContextVar[Any] = ContextVar("chosen", default="nothing")
+
+
+def asking(found: list[Any]) -> Any:
+    """An operation whose forward is a function in Python that looks at a context variable."""
+
+    def forward(xp: Any, input: Any) -> Any:
+        found.append((chosen.get(), ut.is_grad_enabled(), np.geterr()["divide"]))
+        return xp.log(input)
+
+    return nondifferentiable("_asking", forward, inputs=("input",))
+
+
+def test_functions_find_the_programs_variables() -> None:
+    found: list[Any] = []
+    operation, x = asking(found), ut.zeros(3)
+
+    def twice_in_each_mode() -> None:
+        for _ in range(2):
+            operation(x)
+            with ut.no_grad():
+                operation(x)
+                operation(x)
+
+    copy_context().run(twice_in_each_mode)
+    plain = [("nothing", on, "ignore") for on in (True, False, False) * 2]
+    assert found == plain
+
+    def with_a_variable() -> None:
+        chosen.set("something")
+        twice_in_each_mode()
+
+    copy_context().run(with_a_variable)
+    assert found[6:] == [("something", *rest) for _, *rest in plain]
+    twice_in_each_mode()
+    assert found[12:] == plain
+
+
+def test_what_a_signals_handler_sets_meanwhile_stays() -> None:
+    def forward(xp: Any, input: Any) -> Any:
+        signal.raise_signal(signal.SIGUSR1)
+        return xp.log(input)
+
+    def handle(*_: Any) -> None:
+        chosen.set("by the handler")
+        ut.set_grad_enabled(False)
+
+    operation = nondifferentiable("_signalling", forward, inputs=("input",))
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+
+        def program() -> tuple[Any, bool, Any]:
+            operation(ut.zeros(3))
+            return chosen.get(), ut.is_grad_enabled(), np.geterr()["divide"]
+
+        assert copy_context().run(program) == ("by the handler", False, "warn")
+        assert (chosen.get(), ut.is_grad_enabled()) == ("nothing", True)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_no_value_of_a_variable_is_kept() -> None:
+    class Value:
+        pass
+
+    operation = nondifferentiable("_python", lambda xp, input: xp.log(np.array(input)), inputs=("input",))
+    value = Value()
+    reference = weakref.ref(value)
+
+    def program(value: Any) -> None:
+        chosen.set(value)
+        operation(ut.zeros(3))
+        with ut.autograd.graph.saved_tensors_hooks(lambda t, v=value: t, lambda t: t):
+            operation(ut.zeros(3))
+
+    copy_context().run(program, value)
+    del value
+    gc.collect()
+    assert reference() is None
+
+
+def test_errors_leave_the_context_as_it_was() -> None:
+    def forward(xp: Any, input: Any) -> Any:
+        raise KeyError("no such thing")
+
+    operation = nondifferentiable("_failing", forward, inputs=("input",))
+    for _ in range(3):
+        with pytest.raises(KeyError, match="no such thing"):
+            operation(ut.zeros(3))
+        assert np.geterr()["divide"] == "warn"
+        assert ut.is_grad_enabled()

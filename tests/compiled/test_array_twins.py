@@ -9,9 +9,11 @@ import pytest
 
 from tests.rows import rows
 from undertow.backend import cpu
+from undertow.backend.copies import copied
 from undertow.compiled import core
 from undertow.ops.arguments.dims import restore
 from undertow.ops.index.masks import masked_fill_array
+from undertow.ops.network.linear import apply_linear
 from undertow.ops.pointwise.activations import (
     elu_gradient,
     exponential_linear,
@@ -19,7 +21,11 @@ from undertow.ops.pointwise.activations import (
     sigmoid_linear,
     silu_gradient,
 )
+from undertow.ops.pointwise.arithmetic import difference, negated
+from undertow.ops.pointwise.comparison import greater, greater_equal, less, less_equal
 from undertow.ops.pointwise.elementary import logistic, sigmoid_gradient
+from undertow.ops.pointwise.gelu import gaussian_linear
+from undertow.ops.pointwise.powers import power
 from undertow.ops.pointwise.where_clamp import clamp_to_numbers_rule, clamped_to_numbers
 from undertow.ops.reduce.extrema import max_dim, min_dim, scatter_selected
 from undertow.ops.reduce.sorting import sort_forward, topk_forward
@@ -199,3 +205,67 @@ def test_activations(shape: Any, dtype: Any) -> None:
             both(clamp_to_numbers_rule, cpu, g, x, *bounds)
     for value in (0, -inf, nan, 2.5, True):
         both(masked_fill_array, cpu, x, g > 0, value)
+
+
+# ------------------------------------------------------------------ elementwise functions that look at dtypes
+
+OPERANDS = [
+    *[np.array([0.0, -1.5, 2.0, nan, inf, -inf, -0.0, 3e38], dtype) for dtype in DTYPES],
+    rng.normal(size=(2, 4)).T,
+    rng.normal(size=(4, 8))[:, ::2].astype(np.float32),
+    rng.normal(size=20_000),
+    np.zeros((0, 3)),
+    np.array(2.5),
+    np.arange(6),
+    np.array([True, False]),
+    np.array([1 + 2j, 3]),
+]
+
+
+@pytest.mark.parametrize("second", [2, 2.0, -1, 0.5, 3, 1 << 70, True, "array", "turned"])
+@pytest.mark.parametrize("function", [difference, less, less_equal, greater, greater_equal, power])
+def test_functions_of_two(function: Any, second: Any) -> None:
+    for first in OPERANDS:
+        other = {"array": first[::-1].copy() if first.ndim else first, "turned": first.T}.get(second, second)
+        with np.errstate(all="ignore"):
+            both(function, cpu, first, other)
+
+
+def test_functions_of_one() -> None:
+    for first in OPERANDS:
+        both(negated, cpu, first)
+        assert both(copied, first).strides == first.copy("K").strides
+        for approximate in ("none", "tanh", "exact"):
+            found = outcome_of(lambda f, x=first, how=approximate: f(cpu, x, approximate=how), gaussian_linear)
+            expected = outcome_of(
+                lambda f, x=first, how=approximate: f(cpu, x, approximate=how), gaussian_linear.__wrapped__
+            )
+            assert found == expected
+
+
+def outcome_of(call: Any, function: Any) -> Any:
+    with np.errstate(all="ignore"):
+        try:
+            found = call(function)
+        except Exception as error:
+            return type(error), str(error)
+    return found.dtype, found.shape, found.strides, found.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.complex64, np.int64])
+@pytest.mark.parametrize("lead", [(), (0,), (1,), (5,), (2, 3), (2, 0, 3), (90, 2)])
+def test_apply_linear(lead: Any, dtype: Any) -> None:
+    input, weight, bias = [(rng.normal(size=s) * 5).astype(dtype) for s in ((*lead, 4), (3, 4), (3,))]
+    weights = [
+        weight,
+        weight[:, :3],
+        weight.T,
+        weight[0],
+        weight[::-1],
+        np.asfortranarray(weight),
+        weight.astype(np.float16 if dtype is not np.complex64 else np.complex128),
+    ]
+    biases = [None, bias, bias[:2], bias[:1], bias.reshape(1, 3), bias[::-1], bias.astype(np.complex128)]
+    for given, other in ((w, b) for w in weights for b in biases):
+        both(apply_linear, cpu, input, given, other, tolerance=1e-4 if dtype is np.float32 else 1e-12)
+    both(apply_linear, cpu, np.asfortranarray(input), weight, bias, tolerance=1e-4)

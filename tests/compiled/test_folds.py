@@ -66,6 +66,20 @@ def test_numbers_do_not_depend_on_threads(name: str) -> None:
                 assert fold(cpu, x, name, dim, False).tobytes() == expected
 
 
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_sums_of_columns(dtype: str) -> None:
+    for shape in [(1024, 8, 3), (5003, 2, 2), (3001, 32, 16), (1001, 33, 3), (700, 5, 17), (4, 10, 4096), (9, 1000, 5)]:
+        x = ut.tensor(numbers(shape, dtype))
+        expected = x.numpy().astype("d").sum(1)
+        core.set_threads(1)
+        found, mean = x.sum(1).numpy(), x.mean(1).numpy()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 if dtype == "f" else 1e-12)
+        np.testing.assert_allclose(mean, expected / shape[1], rtol=0, atol=1e-5 if dtype == "f" else 1e-13)
+        for number in (2, 5):
+            core.set_threads(number)
+            np.testing.assert_array_equal(x.sum(1).numpy(), found)
+
+
 @pytest.mark.parametrize("smallest", [False, True])
 @pytest.mark.parametrize("dtype", ["f", "d"])
 def test_places(dtype: str, smallest: bool) -> None:

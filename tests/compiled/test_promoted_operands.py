@@ -62,6 +62,7 @@ def run(function: Any, *tensors: Any) -> Any:
     return function(*tensors)
 
 
+@pytest.mark.slow
 @rows("form", FORMS)
 @rows("name", TWO)
 def test_two_operands(name: str, form: str) -> None:

@@ -113,6 +113,13 @@ def test_running_sums_and_extrema() -> None:
     both(lambda i: (i.cumsum(0), i.argmax(0)), np.array([3, 1, 3, -2]))
 
 
+def test_sums_in_half_precision_are_rounded_once() -> None:
+    for shape in ((3000, 7), (3000, 66), (70000, 1)):  # in pieces; columns of which the last has no neighbour
+        x = ut.tensor(normal(*shape) + 1).bfloat16().cuda()
+        assert x.sum(0).tolist() == x.float().sum(0).bfloat16().tolist()
+        assert x.mean(0).tolist() == x.float().mean(0).bfloat16().tolist()
+
+
 def test_sorting() -> None:
     rng = np.random.default_rng(0)
     for shape in ((7,), (4, 1000), (2, 9000)):
@@ -123,6 +130,11 @@ def test_sorting() -> None:
         both(lambda x: tuple(x.float().topk(5)), x)
         both(lambda i: tuple(i.sort(-1)), rng.integers(-(2**40), 2**40, shape))
         both(lambda i: tuple(i.sort(0)), rng.integers(0, 200, shape).astype(np.uint8))
+    for dtype in (ut.bfloat16, ut.float32):
+        both(lambda i, dtype=dtype: tuple(i.to(dtype).sort(-1, descending=True)), rng.integers(-300, 300, shape))
+    special = np.array([0.0, -0.0, np.inf, np.nan, -np.inf, -1e-5, 1e-5, -np.nan] * 200)  # nan is the largest
+    for dtype in (ut.float16, ut.float64):
+        both(lambda x, dtype=dtype: x.to(dtype).argsort(stable=True), special)
 
 
 def test_sums_by_index() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import weakref
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 
 import undertow as ut
 from tests.distributed.conftest import Run
-from undertow.distributed.data_parallel.arrivals import Arrivals, arrived, give, take
+from undertow.distributed.data_parallel.arrivals import Arrival, Arrivals, give
+from undertow.graph.hooks import add_last_hook
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
@@ -69,35 +69,87 @@ def test_a_sampler_of_no_process() -> None:
         ut.data.DistributedSampler(range(4))
 
 
-def arrivals_of(count: int) -> tuple[Arrivals, list[object], list[ut.Tensor]]:
+def arrivals_of(count: int, as_view: bool = False) -> tuple[Arrivals, list[object], list[ut.Tensor]]:
     """Parameters in buckets of two, what was called for them, and the parameters, with hooks."""
     called: list[object] = []
-    made = Arrivals(count, lambda number, tensor: called.append(number), lambda: called.append("complete"), RLock())
-    made.lay_out([[n, n + 1] for n in range(0, count, 2)])
+    made = Arrivals(
+        count, as_view, lambda number, tensor: called.append(number), lambda: called.append("complete"), RLock()
+    )
+    made.lay_out([([n, n + 1], list(np.zeros((2, 2, 3), np.float32))) for n in range(0, count, 2)])
     tensors = [ut.ones(2, 3, requires_grad=True) for _ in range(count)]
     for number, tensor in enumerate(tensors):
-        tensor.register_post_accumulate_grad_hook(functools.partial(arrived, made, number))
+        add_last_hook(tensor, Arrival(made, number))
     return made, called, tensors
 
 
-def test_gradients_are_noted_as_they_come() -> None:
+def test_gradients_are_taken_as_they_come() -> None:
     made, called, tensors = arrivals_of(4)
     tensors[0].sum().backward()
-    assert called == [0] and not made.came.any()  # it was not open yet
+    assert called == [0] and list(made.left) == [1, 1, 1, 1]  # it was not open yet
     made.is_open = True
     tensors[3].sum().backward()
-    assert called == [0] and list(made.came) == [0, 0, 0, 1] and list(made.missing) == [2, 1]
-    assert made.arrays[1] == [None, tensors[3].grad._array]
+    assert called == [0] and list(made.left) == [1, 1, 1, 0] and list(made.missing) == [2, 1]
+    assert (made.views[3] == 1).all() and not made.views[2].any()
     tensors[2].sum().backward()
     assert called == [0, "complete"] and list(made.missing) == [2, 0]
     tensors[2].sum().backward()
     assert called == [0, "complete", 2] and list(made.missing) == [2, 0]
     made.start_pass()
-    assert not made.came.any() and list(made.missing) == [2, 2] and made.arrays == [[None, None], [None, None]]
+    assert list(made.left) == [1, 1, 1, 1] and list(made.missing) == [2, 2]
+
+
+def test_gradients_that_come_several_times_are_taken_the_last_time() -> None:
+    made, called, tensors = arrivals_of(2)
+    made.expect(np.array([3, 0]))
+    made.is_open = True
+    for left in (2, 1, 0):
+        assert not made.views[0].any()
+        (2 * tensors[0]).sum().backward()
+        assert list(made.left) == [left, -1] and called == []
+    assert (made.views[0] == 6).all() and list(made.missing) == [1]
+    tensors[1].sum().backward()
+    assert called == [1] and list(made.missing) == [1]
+
+
+@pytest.mark.parametrize("as_view", [False, True])
+def test_a_hook_that_is_registered_later_still_changes_what_is_sent(as_view: bool) -> None:
+    def ten_times(tensor: ut.Tensor) -> None:
+        tensor.grad *= 10
+
+    made, called, tensors = arrivals_of(2, as_view)
+    made.is_open = True
+    for tensor in tensors:
+        tensor.register_post_accumulate_grad_hook(ten_times)
+        tensor.sum().backward()
+    assert called == ["complete"] and all([(view == 10).all() for view in made.views])
+
+
+@pytest.mark.parametrize("as_view", [False, True])
+def test_gradients_lie_in_what_is_sent_if_they_are_to(as_view: bool) -> None:
+    made, called, tensors = arrivals_of(2, as_view)
+    for expected in (1, 2):
+        made.start_pass()
+        made.is_open = True
+        tensors[0].sum().backward()
+        assert (tensors[0].grad._array is made.views[0]) == as_view and (tensors[0].grad == expected).all()
+        assert (made.views[0] == expected).all()
+    tensors[0].grad = seen = ut.full((2, 3), 4.0)
+    made.start_pass()
+    tensors[0].sum().backward()
+    assert (made.views[0] == 5).all() and (seen == 5).all() and seen._array is not made.views[0] and called == []
+
+
+@pytest.mark.parametrize("as_view", [False, True])
+def test_what_does_not_fit_is_left_to_python(as_view: bool) -> None:
+    made, called, tensors = arrivals_of(4, as_view)
+    made.is_open, made.views[0], made.views[2] = True, np.zeros((2, 3)), None
+    tensors[0].sum().backward()
+    tensors[2].sum().backward()
+    assert called == [0, 2] and list(made.left) == [1, 1, 1, 1] and not made.views[0].any()
 
 
 def test_a_model_that_is_dropped_is_gone() -> None:
-    """Its parameters know what notes their gradients, and that knows them."""
+    """Its parameters know what takes their gradients, and that knows them."""
     made, _, tensors = arrivals_of(2)
     made.unusual = tensors.append  # a circle, as with a Reducer
     ended = weakref.ref(tensors[0])
@@ -106,26 +158,13 @@ def test_a_model_that_is_dropped_is_gone() -> None:
     assert ended() is None
 
 
-@pytest.mark.parametrize("as_view", [False, True])
-def test_gradients_of_a_bucket_are_moved(as_view: bool) -> None:
-    rows = np.arange(6.0, dtype=np.float32).reshape(2, 3)
-    gradients = [rows + 1, np.asfortranarray(rows + 2), None, rows.astype(np.float64), rows + 5]
-    tensors = [ut.ones(2, 3, requires_grad=True) for _ in gradients]
-    flat = np.zeros((5, 2, 3), np.float32)
-    views = list(flat)
-    gradients[4] = views[4]
-    views[4][...] = 7
-    for tensor, gradient in zip(tensors, gradients, strict=True):
-        if gradient is not None and gradient.dtype == np.float32:
-            tensor.grad = ut.from_numpy(gradient)
-    left = take(tensors, views, gradients, as_view)
-    assert {2, 3} <= set(left) and 0 not in left and 4 not in left  # whether orders of memory may differ is its choice
-    assert (flat[0] == rows + 1).all() and (flat[4] == 7).all() and not flat[2:4].any()
-    assert (tensors[0].grad._array is views[0]) == as_view
-    flat[...] = 9
-    left = give(tensors, views)
-    assert {2, 3} <= set(left) and 0 not in left and 4 not in left
-    assert (tensors[0].grad == 9).all() and (tensors[4].grad == 9).all() and tensors[2].grad is None
+def test_means_are_given_back() -> None:
+    tensors = [ut.ones(2, 3, requires_grad=True) for _ in range(4)]
+    views = list(np.full((4, 2, 3), 9, np.float32))
+    views[2] = np.full((2, 3), 9.0)
+    tensors[0].grad, tensors[2].grad, tensors[3].grad = ut.ones(2, 3), ut.ones(2, 3), ut.from_numpy(views[3])
+    assert give(tensors, views) == [1, 2]
+    assert (tensors[0].grad == 9).all() and (tensors[3].grad == 9).all() and tensors[1].grad is None
 
 
 def test_nothing_is_joined_unasked() -> None:

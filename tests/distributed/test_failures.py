@@ -17,7 +17,6 @@ CASES = {
     "killed": (60, ["rank 1 (process ", ") ended by SIGKILL; all 2 were stopped; its last words: it goes on"]),
     "other order": (60, [*MISMATCH, "broadcast(float32[4], src=0)", "all_reduce(float32[4], SUM)"]),
     "other shape": (60, [*MISMATCH, "all_reduce(float32[4], SUM)", "all_reduce(float32[6], SUM)"]),
-    "other large shape": (60, [*MISMATCH, "all_reduce(float32[400000], SUM)", "all_reduce(float32[600000], SUM)"]),
     "other dtype": (60, [*MISMATCH, "all_reduce(float32[4], SUM)", "all_reduce(float64[4], SUM)"]),
     "a batch less": (3, ["DistTimeoutError", "rank 1: HAS NOT COME", "its program is at its end"]),
     "early exit": (3, ["DistTimeoutError", "rank 1: HAS NOT COME", "exchange #2 all_reduce(float32[4], SUM)"]),
@@ -28,6 +27,27 @@ CASES = {
     "other models": (60, ["DDP expects same model across all ranks", "weight float32[3, 2]"]),
     "monitored": (3, ["Rank 0 timed out in monitoredBarrier", "Rank 1 failed to pass monitoredBarrier in 3000 ms"]),
 }
+
+
+#: the same with three ranks and so much data that they read each other's memory
+READING = {
+    "dies while it is read": (60, [") ended by SIGKILL; all 3 were stopped"]),
+    "ends without a word": (60, ["rank 1 (process ", ") ended with code 0 while others went on", "all 3 were stopped"]),
+    "stopped": (2, ["DistTimeoutError", "rank 1: IS STOPPED (process ", "HAS NOT COME", "failures.py"]),
+    "other large shape": (
+        60,
+        [*MISMATCH, "rank 2", "all_reduce(float32[400000], SUM)", "all_reduce(float32[600000], SUM)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READING)
+def test_a_rank_that_goes_wrong_while_it_is_read(run: Run, case: str) -> None:
+    limit, expected = READING[case]
+    done = run("failures.py", case, str(limit), ranks=3)
+    assert done.returncode != 0
+    for text in expected:
+        assert text in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("case", CASES)

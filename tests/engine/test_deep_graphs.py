@@ -339,6 +339,7 @@ def test_gradients_on_their_way_die_as_soon_as_they_are_used() -> None:
     assert len(alive) == 50 and most[0] <= 3
 
 
+@pytest.mark.slow
 def test_a_cycle_of_the_users_is_collected_with_the_graph() -> None:
     """A hook that holds its own tensor; metadata that holds the output."""
     x = ut.ones(3, requires_grad=True)

@@ -100,6 +100,7 @@ def test_names(pairs: list[Pair]) -> None:
     assert lacking == {node: set(names.split()) for node, names in LACKING.items()}
 
 
+@pytest.mark.slow
 def test_every_name_can_be_read_and_the_gradient_is_the_same() -> None:
     with np.errstate(all="ignore"):
         for case in all_cases():

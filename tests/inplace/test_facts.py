@@ -217,6 +217,7 @@ def facts(tensor: Any) -> dict[str, Any]:
         return found | {"is_leaf": "refused"}
 
 
+@pytest.mark.slow
 def test_programs(torch: Any) -> None:
     for seed in range(PROGRAMS):
         Program(torch, seed).run()

@@ -72,6 +72,25 @@ def test_a_wider_dtype_is_cast_and_another_kind_refused(L: Any) -> None:
         L.exp(L.zeros(2), out=L.empty(2, dtype=L.int64))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda L, **out: L.gather(L.ones(2, 2), 1, L.zeros(2, 2, dtype=L.int64), **out),
+        lambda L, **out: L.multinomial(L.ones(2), 2, **out),
+        lambda L, **out: L.complex(L.ones(2), L.ones(2), **out),
+        lambda L, **out: L.mm(L.ones(2, 2), L.ones(2, 2), **out),
+        lambda L, **out: L.floor(L.ones(2), **out),
+        lambda L, **out: L.linalg.inv(L.eye(2), **out),
+    ],
+)
+def test_functions_that_do_not_convert(L: Any, call: Any) -> None:
+    wide = {L.float32: L.float64, L.int64: L.float64, L.complex64: L.complex128}
+    out = L.zeros_like(call(L), dtype=wide[call(L).dtype])
+    with pytest.raises(RuntimeError, match=r"dtype|scalar type|expects Long"):
+        call(L, out=out)
+    assert not out.any()
+
+
 def test_out_may_be_an_operand(L: Any) -> None:
     x = L.tensor([1.0, 2.0])
     L.mul(x, x, out=x)

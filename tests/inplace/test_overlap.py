@@ -115,6 +115,12 @@ def test_one_element_of_what_is_changed() -> None:
     assert x.tolist() == [1, 2, 3]
 
 
+def test_a_single_element_is_itself_however_many_dimensions_it_has(L: ModuleType) -> None:
+    x = L.tensor(2.0)
+    row = x.ravel()
+    assert row.lerp_(x.unsqueeze_(0), 0.5).tolist() == [2.0]
+
+
 def test_recorded_changes() -> None:
     x = ut.arange(1.0, 5.0, requires_grad=True) * 1
     version = x._version

@@ -11,6 +11,7 @@ import importlib.util
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -318,4 +319,4 @@ Programs.TestCase.settings = settings(
     max_examples=max(60, settings().max_examples),
     suppress_health_check=[HealthCheck.too_slow],  # the first backward pass of PyTorch takes a second
 )
-TestPrograms = Programs.TestCase
+TestPrograms = pytest.mark.slow(Programs.TestCase)

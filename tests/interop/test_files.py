@@ -249,6 +249,7 @@ def test_weights_for_pytorch(torch: ModuleType, tmp_path: Path) -> None:
     assert np.array_equal(theirs.weight.detach().numpy(), model.weight.detach().numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_files_for_pytorch(torch: ModuleType, tmp_path: Path, weights_only: bool) -> None:

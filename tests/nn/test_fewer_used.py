@@ -324,3 +324,42 @@ def test_what_linear_cross_entropy_refuses(L: ModuleType) -> None:
         loss(L.ones(3), L.ones(4, 2, 3), target)
     with pytest.raises(RuntimeError, match="ignore_index cannot be specified"):
         loss(L.ones(2, 3), L.ones(4, 3), L.ones(2, 4), ignore_index=1)
+
+
+# ---- groups of rows, with a matrix each
+
+STACK, MATRIX = (3, 4, 4), (4, 16)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("shapes", [((16, 4), STACK), (STACK, MATRIX), (MATRIX, (16, 8)), (STACK, STACK)])
+def test_grouped_mm(torch: ModuleType, shapes: Any) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, shape).astype("float32") for shape in shapes]
+    found = []
+    for L in (ut, torch):
+        a, b = leaves = [L.tensor(x, requires_grad=True) for x in arrays]
+        offs = None if shapes == (STACK, STACK) else L.tensor([4, 4, 16], dtype=L.int32)
+        out = L.nn.functional.grouped_mm(a, b, offs=offs)
+        found.append([out, *L.autograd.grad((out**2).sum(), leaves)])
+    assert all(close(mine, theirs) for mine, theirs in zip(*found, strict=True))
+
+
+def test_what_grouped_mm_refuses(L: ModuleType) -> None:
+    a, b, offs = L.ones(16, 4), L.ones(3, 4, 8), L.tensor([4, 8, 16], dtype=L.int32)
+    for message, options in {
+        "Have to provide offsets": {},
+        "Offsets have to be int32": {"offs": offs.long()},
+        "batch sizes have to match": {"offs": offs[:2]},
+        "Bias not supported": {"offs": offs, "bias": L.ones(8)},
+        "output dtype must match": {"offs": offs, "out_dtype": L.bfloat16},
+    }.items():
+        with pytest.raises(RuntimeError, match=message):
+            L.nn.functional.grouped_mm(a, b, **options)
+
+
+def test_grouped_mm_of_rows_behind_the_last_group() -> None:
+    out = ut.nn.functional.grouped_mm(ut.ones(4, 2), ut.ones(1, 2, 3), offs=ut.tensor([2], dtype=ut.int32))
+    assert out.sum(1).tolist() == [6, 6, 0, 0]
+    with pytest.raises(RuntimeError, match="to at most 4, but it is"):
+        ut.nn.functional.grouped_mm(ut.ones(4, 2), ut.ones(1, 2, 3), offs=ut.tensor([5], dtype=ut.int32))

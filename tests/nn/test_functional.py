@@ -15,7 +15,7 @@ from undertow.nn import functional as F
 
 #: names of torch.nn.functional that are no functions of arrays, or belong to hardware
 NOT_MEANT = """
-ScalingType SwizzleType assert_int_or_pair boolean_dispatch grouped_mm handle_torch_function has_torch_function
+ScalingType SwizzleType assert_int_or_pair boolean_dispatch handle_torch_function has_torch_function
 has_torch_function_unary has_torch_function_variadic native_channel_shuffle scaled_grouped_mm scaled_mm
 """.split()
 

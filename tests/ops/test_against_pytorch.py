@@ -111,6 +111,11 @@ REFUSED: dict[str, Any] = {
     "no boundaries": lambda t: t.bucketize(t.tensor([1.0]), None),
     "two learning rates": lambda t: t.optim.SGD([t.ones(2, requires_grad=True)], lr=t.tensor([0.1, 0.2])),
     "a dimension to roll along": lambda t: t.roll(t.tensor(1.0), 1, 0),
+    "a power beyond 64 bits": lambda t: t.matrix_power(t.eye(2), 2**70),
+    "a shift beyond 64 bits": lambda t: t.ones(3).roll(2**65),
+    "turns beyond 64 bits": lambda t: t.ones(2, 2).rot90(-(2**65)),
+    "differences beyond 64 bits": lambda t: t.diff(t.ones(3), 2**65),
+    "a size beyond 64 bits": lambda t: t.eye(2**63),
 }
 
 
@@ -120,6 +125,24 @@ def test_what_both_refuse(torch: ModuleType, name: str) -> None:
         REFUSED[name](torch)
     with pytest.raises(wanted.type):
         REFUSED[name](ut)
+
+
+#: functions of a tensor and a dimension
+ALONG: dict[str, Any] = {
+    **{name: getattr(ut, name) for name in "sum mean max min var std softmax log_softmax sort argsort cumsum".split()},
+    **{name: getattr(ut, name) for name in "amax argmax prod logsumexp unbind unsqueeze squeeze flip".split()},
+    "several": lambda x, dim: x.sum((0, dim)),
+    "topk": lambda x, dim: x.topk(1, dim),
+    "cat": lambda x, dim: ut.cat([x, x], dim),
+    "stack": lambda x, dim: ut.stack([x, x], dim),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_a_dimension_beyond_64_bits_is_none(name: str) -> None:
+    for dim in (2**65, -(2**65), 2**64 - 1):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            ALONG[name](ut.ones(2, 3), dim)
 
 
 def test_nothing_is_close_to_nothing() -> None:

@@ -222,6 +222,24 @@ def test_view_works_after_attention_scores(L: ModuleType) -> None:
         (q + 1).view(-1)
 
 
+@pytest.mark.parametrize("mask", ["none", "causal", "given"])
+def test_attention_lies_as_the_queries(torch: ModuleType, mask: str) -> None:
+    """So that `.transpose(1, 2).view(...)` of it works, if heads were made by transposing."""
+
+    def strides(L: ModuleType, dims: Sequence[int], size: int) -> Any:
+        x = L.ones(2, 2, 4, 3 * size)[..., :size].permute(dims)
+        shape = {
+            "none": {},
+            "causal": {"is_causal": True},
+            "given": {"attn_mask": L.ones(x.shape[-2], x.shape[-2]) > 0},
+        }
+        attend = L.nn.functional.scaled_dot_product_attention
+        return [attend(*x, **shape[mask]).stride() for x in ((x, x, x), (x[0], x[0], x[0]), (x, x, x[..., :1]))]
+
+    for dims in itertools.permutations(range(4)):
+        assert strides(ut, dims, 8) == strides(torch, dims, 8), dims
+
+
 def test_written_results_lie_where_they_are_written(L: ModuleType) -> None:
     m = L.ones(2, 3)
     resized, given = L.empty(0), L.empty(3, 2)

@@ -125,7 +125,7 @@ class Sample:
         return self.op + (f"-{self.note}" if self.note else "")
 
 
-#: set by `pytest --quick`, before any test is collected
+#: set by `pytest --quick` and `--first-rows`, before any test is collected
 first_rows_only = False
 
 

@@ -353,6 +353,7 @@ ARITHMETIC = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(found=matrices())
 def test_arithmetic_is_that_of_dense_arrays(found: Any) -> None:

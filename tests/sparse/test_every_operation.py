@@ -97,6 +97,7 @@ def wrong_for_sparse_input(case: Case, nr: int, layout: Any) -> str:
     return "" if gradient is None or agree(gradient, wanted) else f"{case.id}, input {nr}: gradient"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [ut.sparse_coo, ut.sparse_csr, ut.sparse_csc], ids=str)
 def test_a_sparse_input_is_refused_or_right(layout: Any) -> None:
     least = 1 if layout is ut.sparse_coo else 2
@@ -124,6 +125,7 @@ def wrong_for_sparse_gradient(case: Case, create_graph: bool, layout: Any) -> st
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [ut.sparse_coo, ut.sparse_csr], ids=str)
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_a_sparse_gradient_is_refused_or_right(create_graph: bool, layout: Any) -> None:

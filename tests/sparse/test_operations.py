@@ -90,6 +90,7 @@ def test_values_and_gradients_are_those_of_torch(row: SparseRow, complex_: bool)
             np.testing.assert_allclose(dense(g), dense(w), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @each_smooth_case
 def test_gradients_are_those_of_finite_differences(row: SparseRow, complex_: bool) -> None:
     inputs = leaves(ut, arrays_of(row, complex_))
@@ -98,6 +99,7 @@ def test_gradients_are_those_of_finite_differences(row: SparseRow, complex_: boo
     assert gradcheck(lambda *xs: as_dense(row.call(ut, *xs)), inputs, masked=False, check_forward_ad=True)
 
 
+@pytest.mark.slow
 @each_smooth_case
 def test_second_derivatives_are_those_of_finite_differences(row: SparseRow, complex_: bool) -> None:
     inputs = leaves(ut, arrays_of(row, complex_))

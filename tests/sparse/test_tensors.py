@@ -348,6 +348,7 @@ def pairs(draw: Any) -> Any:
     return first, second, draw(patterns((sizes[1], 3), 2))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(pairs())
 def test_arithmetic_is_that_of_dense_arrays(found: Any) -> None:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.typing.checkers import ROOT
 
 SOURCE = ROOT / "src" / "undertow"
@@ -33,6 +35,7 @@ def count(path: Path) -> Counter[bool]:
     return Counter(map(is_bare, annotations(ast.parse(path.read_text()))))
 
 
+@pytest.mark.slow
 def test_few_annotations_are_any() -> None:
     counts = {path.relative_to(SOURCE).as_posix(): count(path) for path in sorted(SOURCE.rglob("*.py"))}
     total = sum(counts.values(), Counter[bool]())

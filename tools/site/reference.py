@@ -245,7 +245,7 @@ def own_methods(value: type) -> Iterator[str]:
         if callable(member) or isinstance(member, classmethod | staticmethod):
             head = f"{name}{texts.signature(getattr(member, '__func__', member))}"
             yield f"::::{{py:method}} {head}\n\n{texts.markdown(text)}\n::::"
-        elif isinstance(member, property):
+        elif isinstance(member, property) or inspect.isgetsetdescriptor(member):
             yield f"::::{{py:attribute}} {name}\n\n{texts.markdown(text)}\n::::"
 
 

@@ -39,7 +39,7 @@ def tensor_class() -> list[str]:
     """The lines of class Tensor."""
     lines = ["class Tensor:"]
     for name in sorted(vars(Tensor)):
-        member = inspect.getattr_static(Tensor, name)
+        member = methods.PROPERTIES.get(name) or inspect.getattr_static(Tensor, name)
         if name in ("__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__annotations__", "__init__"):
             continue
         lines += [f"    {line}" for line in write_member(name, member)]

@@ -80,10 +80,12 @@ POSITIONAL, KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter
 
 def wrappers(function: Any) -> Iterator[str]:
     """The names of the decorators around a function."""
+    last = None
     while function is not None:
         code = getattr(function, "__code__", None)
-        if code is not None and ".<locals>" in code.co_qualname:
+        if code is not None and code is not last and ".<locals>" in code.co_qualname:
             yield code.co_qualname.split(".")[0]
+        last = code  # a gate in C has the code of what is behind it
         function = getattr(function, "__wrapped__", None)
 
 

@@ -201,6 +201,9 @@ def detached(tensor: Tensor) -> Tensor:
 
 def detach_(self: Tensor) -> Tensor:
     """Cut the tensor off from its history, in place."""
+    if type(self) is BatchedTensor:
+        detach_(self._value)
+        return self
     if self._extra is not None and self._extra.view is not None:
         raise RuntimeError(
             "Can't detach views in-place: use detach() instead. If you are using DistributedDataParallel (DDP) for "

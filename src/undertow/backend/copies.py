@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.interface import Array, DType
-from undertow.compiled import core
+from undertow.compiled import core, twin
 
 #: elements of a large array
 MANY = 1 << 15
 
 
+@twin
 def copied(array: Array, order: str = "K") -> Any:
     """array.copy(order)"""
     if core is not None and type(array) is np.ndarray and array.size >= MANY:

@@ -80,6 +80,9 @@ add_rows = kernel("add_rows")
 scaled_softmax_rows = kernel("scaled_softmax_rows")
 #: (x) -> log(sum(exp(x))) along the last dimension, which is left out; (x, numbers) -> the same, minus one for each row
 logsumexp_rows = kernel("logsumexp_rows")
+#: (x, dim, SOFTMAX or LOG_SOFTMAX or LOGSUMEXP, a number for each column or None), along a dimension before the last
+softmax_columns = kernel("softmax_columns")
+SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = range(3)
 #: (x, pairs) -> its gradient; a pair is the gradient of a result, and the result
 logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
 #: (x, index, dim) -> x.take(index, dim)

@@ -137,6 +137,12 @@ def columns(operands: Sequence[Array], shape: Sequence[int]) -> list[int]:
     return [*dims[:-2], dims[-1], dims[-2]] if len(dims) > 1 else dims
 
 
+def attention(operands: Sequence[Array], shape: Sequence[int]) -> list[int]:
+    """As the queries lie, where the numbers of each query, key and value, equally many, lie together; else by rows."""
+    together = [a.ndim == 4 and a.strides[-1] == a.itemsize and a.shape[-1] == shape[-1] for a in operands]
+    return nesting(shape, [operands[0].strides]) if all(together) else rows(operands, shape)
+
+
 Order = Callable[[Sequence[Array], Sequence[int]], list[int]]
 ORDERS: dict[str, Order] = {
     "rows": rows,
@@ -148,6 +154,7 @@ ORDERS: dict[str, Order] = {
     "images": images,
     "volumes": volumes,
     "convolution": convolution,
+    "attention": attention,
 }
 
 

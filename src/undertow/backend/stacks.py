@@ -1,6 +1,7 @@
 """Products of matrices and transforms of rows: NumPy's own, of stacks by several threads (csrc/kernels/stacks.c).
 
-Large results lie in memory that the core keeps (csrc/loops/memory.c).
+Where several threads may work, large products are the core's (csrc/kernels/products.c). Large results lie in memory
+that the core keeps (csrc/loops/memory.c).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def dot(a: Array, b: Array) -> Any:
     """a.dot(b), of two matrices"""
     plain = core is not None and type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == b.ndim == 2
     if plain and a.shape[0] * b.shape[1] >= MANY and a.dtype is b.dtype and a.dtype.char in FLOATING:
-        return a.dot(b, core.empty((a.shape[0], b.shape[1]), a.dtype))
+        out = core.empty((a.shape[0], b.shape[1]), a.dtype)
+        return out if core.matrix_product(a, b, out) else a.dot(b, out)
     return a.dot(b)
 
 
@@ -62,7 +64,16 @@ def matmul(a: Any, b: Any, /, *args: Any, **kwargs: Any) -> Any:
             np.matmul, loop_of(np.matmul, f"{a.dtype.char * 2}->{a.dtype.char}"), (a, b, out), nanoseconds
         ):
             return out
+    elif core.matrix_product(*_items(a, b, out)):
+        return out
     return np.matmul(a, b, out)
+
+
+def _items(a: Array, b: Array, out: Array) -> tuple[Array, Array, Array]:
+    """Stacks of the same shape as stacks of one dimension; others as they are."""
+    if out.ndim <= 3 or a.shape[:-2] != b.shape[:-2] or not out.size:
+        return a, b, out
+    return a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:]), out.reshape(-1, *out.shape[-2:])
 
 
 def over_rows(ufunc: Any, types: str, operands: Sequence[Any], nanoseconds: float) -> bool:

@@ -529,7 +529,7 @@ def who_failed(group: ProcessGroup, missing: list[int], limit: float, all_of_the
         f"rank {first}"
     )
     named = f"Ranks {', '.join(map(str, missing))}" if all_of_them else f"Rank {missing[0]}"
-    known = "" if group.board is None else f"\n{group.board.roll_call(group.number + 1)}"
+    known = group.roll_call(group.number + 1)
     return f"{mine}: {named} failed to pass monitoredBarrier in {limit * 1000:.0f} ms{known}"
 
 

@@ -99,8 +99,7 @@ def stand_by() -> None:
     hand_on_signals(child)
     # mpiexec's descriptor stays open here: by its end mpiexec sees that a rank has ended, and kills all before a note
     status, text = watch(child, reads)
-    if status:
-        note(status, last_of(text), child)
+    note(status, last_of(text) if status else "", child)
     end_like(status)
 
 

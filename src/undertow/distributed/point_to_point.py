@@ -50,7 +50,7 @@ class Message:
                 time.sleep(SLEEP if waited > SLEEPS_AFTER else 0)
             if waited > limit:
                 abandoned.append(self)
-                known = "" if self.group.board is None else f"\n{self.group.board.roll_call(0)}"
+                known = self.group.roll_call(0)
                 raise DistTimeoutError(
                     f"rank {self.group.rank()}: {self.what} was not finished after {waited:.1f} s{known}"
                 )

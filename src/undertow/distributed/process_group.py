@@ -134,11 +134,14 @@ class ProcessGroup:
                     f"tensors of the same shape and dtype:\n{self.board.lines()}"
                 )
         if waited > limit:
-            known = "" if self.board is None else f"\n{self.board.roll_call(work.number)}"
             raise DistTimeoutError(
                 f"rank {self.rank()}: exchange #{work.number} {work.what} of group {self.group_name!r} was not "
-                f"finished after {waited:.1f} s; its timeout is {limit:g} s{known}"
+                f"finished after {waited:.1f} s; its timeout is {limit:g} s{self.roll_call(work.number)}"
             )
+
+    def roll_call(self, number: int) -> str:
+        """Lines on who has come to the exchange of this number, as far as it is known here."""
+        return "" if self.board is None else f"\n{self.board.roll_call(number)}"
 
     def compare(self, number: int, mark: int, what: str) -> None:
         """UNDERTOW_DISTRIBUTED_DEBUG=DETAIL: a small exchange before each says whether all are about to do the same."""
@@ -155,8 +158,9 @@ class ProcessGroup:
         barrier = self.check.Ibarrier()
         while not barrier.Test():
             if time.monotonic() - started > self.timeout:
-                known = "" if self.board is None else f"\n{self.board.roll_call(self.number)}"
-                raise DistTimeoutError(f"rank {self.rank()}: {what} was not finished after {self.timeout:g} s{known}")
+                raise DistTimeoutError(
+                    f"rank {self.rank()}: {what} was not finished after {self.timeout:g} s{self.roll_call(self.number)}"
+                )
             time.sleep(1e-4)
         return list(self.check.allgather(value))
 

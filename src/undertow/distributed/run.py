@@ -105,8 +105,10 @@ def launch(arguments: Sequence[str] | None = None) -> int:
             code = run(asked, attempt, folder)
             if code in (0, 130):
                 return code
-            first = min(last_words.notes(folder), default=None)
+            first = min(last_words.notes(folder), key=lambda ending: (not ending.status, ending), default=None)
         who = f"mpiexec ended {last_words.in_words(code)}" if first is None else first.who()
+        if first is not None and not first.status:
+            who = f"{who} while others went on, and mpiexec {last_words.in_words(code)}"
         said = f"; its last words: {first.line}" if first is not None and first.line else ""
         more = f"; start {attempt + 2} of {asked.max_restarts + 1}" if attempt < asked.max_restarts else ""
         print(
@@ -114,7 +116,7 @@ def launch(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
             flush=True,
         )
-    return code if first is None else first.code()
+    return code if first is None or not first.status else first.code()
 
 
 # ---- one of the processes

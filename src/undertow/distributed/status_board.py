@@ -24,6 +24,9 @@ HEAD = struct.Struct("=qqqd")  # pid, started, finished, when
 WORD = struct.Struct("=q")
 FIRST = HEAD.size + 2 * TEXT
 RECORD = FIRST + RING * WORD.size
+#: what a process does, and Linux's letters for it
+RUNNING, STOPPED, ENDED = "running", "stopped", "ended"
+CONDITIONS = {"Z": ENDED, "X": ENDED, "T": STOPPED, "t": STOPPED}
 #: which text is where
 EXCHANGE, LINE = 0, 1
 
@@ -97,10 +100,12 @@ class Board:
     def state(self, place: int, number: int) -> str:
         pid, started, finished, when = HEAD.unpack_from(self.memory, place * RECORD)
         exchange = f"#{started} {self.text(place, EXCHANGE)}" if started else "no exchange yet"
-        if not is_alive(pid):
+        condition = condition_of(pid)
+        if condition == ENDED:
             return f"HAS DIED (process {pid}); its last was {exchange}"
         where = f"{'waits in' if started > finished else 'has finished'} {exchange} for {time.time() - when:.1f} s"
         where = f"HAS NOT COME: it {where}" if started < number else where
+        where = f"IS STOPPED (process {pid}, by a signal or a debugger): it {where}" if condition == STOPPED else where
         return f"{where}; its program is at {self.text(place, LINE) or '?'}"
 
 
@@ -108,18 +113,18 @@ def packed(number: int, fingerprint: int) -> int:
     return number % 2**31 << 32 | fingerprint
 
 
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and was not waited for does not."""
+def condition_of(pid: int) -> str:
+    """What a process does; one that has ended and was not waited for has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
+            return CONDITIONS.get(file.read().rpartition(")")[2].split()[0], RUNNING)
     except FileNotFoundError:
         pass
     try:
         os.kill(pid, 0)
     except OSError:
-        return False
-    return not os.path.isdir("/proc/self")
+        return ENDED
+    return ENDED if os.path.isdir("/proc/self") else RUNNING
 
 
 # ---- where the program is

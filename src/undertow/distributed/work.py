@@ -22,10 +22,13 @@ from undertow.distributed.errors import DistError
 if TYPE_CHECKING:
     from undertow.distributed.process_group import ProcessGroup
 
-#: how often a waiting process asks before it lets others have the core, and seconds until it sleeps between asking
-PATIENT_ASKS, SLEEPS_AFTER, SLEEP = 40, 0.5, 2e-4
+#: how often a waiting process asks before it lets others have the core, and seconds until it sleeps between asking, also
+#: where other threads serve calls
+PATIENT_ASKS, SLEEPS_AFTER, GIVES_WAY_AFTER, SLEEP = 40, 0.5, 1e-3, 2e-4
 #: seconds between two looks at what the others do
 LOOKS_EVERY = 0.02
+#: seconds in which a launcher hears that a process has ended, says how, and stops the others; else they say it
+TOLD_WITHIN = 2.0
 #: what was given up before it was finished: MPI may still write into its memory, which must not be freed
 abandoned: list[Any] = []
 
@@ -35,6 +38,10 @@ class Work:
 
     Example: `dist.all_reduce(ut.ones(2), async_op=True).wait()`
     """
+
+    #: whether other threads serve calls. One that wants Python's lock, which a busy wait takes again and again, gets it
+    #: after 5 ms; so waiting means sleeping then
+    gives_way = False
 
     def __init__(
         self, group: ProcessGroup, what: str, steps: Iterator[Any], result: Any, given: Sequence[Array] = ()
@@ -92,7 +99,7 @@ class Work:
             if waited > looks:
                 self.look(waited, limit)
                 looks = waited + LOOKS_EVERY
-            if waited > SLEEPS_AFTER and self.driven is None:
+            if waited > (GIVES_WAY_AFTER if self.gives_way else SLEEPS_AFTER) and self.driven is None:
                 time.sleep(SLEEP)
         return True
 
@@ -145,7 +152,11 @@ class Work:
 
     def failure(self, error: BaseException) -> BaseException:
         self.look(0, 1)
-        return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}")
+        known = ""
+        if isinstance(error, ProcessLookupError):
+            time.sleep(TOLD_WITHIN)
+            known = self.group.roll_call(self.number)
+        return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}{known}")
 
 
 def profiled(name: str, given: Sequence[Array]) -> Callable[[], None] | None:

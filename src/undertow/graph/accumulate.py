@@ -87,8 +87,9 @@ class AccumulateGrad(Node):
                 extra.grad = Tensor(old._xp.asarray(old._array + grad), old._xp)
 
     def run_post_accumulate_hooks(self) -> None:
-        hooks = extra_of(self.variable).post_accumulate_hooks
-        for hook in list(hooks.values()) if hooks else ():
+        extra = extra_of(self.variable)
+        hooks = extra.post_accumulate_hooks
+        for hook in (*(hooks.values() if hooks else ()), *extra.last_hooks):
             result = hook(self.variable)
             if result is not None and result is not self.variable:  # `lambda p: p.zero_()` returns the leaf
                 refuse_result(result)

@@ -79,6 +79,20 @@ def add_hook(hooks: dict[int, Any], hook: Callable[..., Any]) -> RemovableHandle
     return handle
 
 
+def add_last_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> None:
+    """Call `hook(leaf)` when the leaf has its gradient and its post-accumulate hooks have run, whoever adds some later.
+
+    It is how gradients leave for other processes: as they are in the end.
+    """
+    extra = extra_of(leaf)
+    extra.last_hooks = (*extra.last_hooks, hook)
+
+
+def remove_last_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> None:
+    extra = extra_of(leaf)
+    extra.last_hooks = tuple([other for other in extra.last_hooks if other is not hook])
+
+
 def tensor_hooks_of(tensor: Tensor) -> OrderedDict[int, Any]:
     """The dictionary of the tensor's hooks, made if there is none."""
     edge = current_edge(tensor)

@@ -18,6 +18,7 @@ from typing import Any
 
 from undertow.autograd.interceptors.observer import Observer, clock, enter, leave, name_of
 from undertow.backend import kernels
+from undertow.compiled import core
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.node import Node
 from undertow.graph.user_lines import Site, user_frame
@@ -43,13 +44,20 @@ class debug:
         self._token = _debugs.set((*_debugs.get(), self))
         if self.level >= 3:
             kernels.listeners.append(self.kernel_ran)
+            self.tell_of_all()
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self.level >= 3:
             kernels.listeners.remove(self.kernel_ran)
+            self.tell_of_all()
         _debugs.reset(self._token)
         leave(Printed, lambda found: found.debug is self)
+
+    def tell_of_all(self) -> None:
+        """Let kernels for small arrays, which nobody is told of, leave these to those that are spoken of."""
+        if core is not None:
+            core.use_twins(not kernels.listeners)
 
     def print(self, text: str) -> None:
         print("undertow:", text, file=self.file or sys.stderr)

@@ -13,6 +13,7 @@ from undertow import ops
 from undertow.backend.interface import DType
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+from undertow.nn.grouped_mm import grouped_mm as grouped_mm
 from undertow.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from undertow.nn.old_reduction_arguments import takes_old_arguments
 from undertow.ops.arguments.operands import as_tensors
@@ -42,7 +43,7 @@ from undertow.ops.network.margin_losses import multi_margin_loss, multilabel_mar
 from undertow.ops.network.margin_losses import (
     triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
 )
-from undertow.tensor.torch_function import join as _join
+from undertow.tensor.torch_function import gates as _gates
 from undertow.torch_names import missing as _absent
 
 if TYPE_CHECKING:
@@ -484,10 +485,12 @@ def unpool_of(dims: int) -> Callable[..., Any]:
 
 max_unpool1d, max_unpool2d, max_unpool3d = unpool_of(1), unpool_of(2), unpool_of(3)
 
-_join(
-    globals(),
-    but="with_indices unpool_of warn_user takes_old_arguments as_tensors in_place public_function _rearranged _join "
-    "__getattr__ _check_probability _factors_for",
+globals().update(
+    _gates(
+        globals(),
+        but="activation with_indices unpool_of warn_user takes_old_arguments as_tensors in_place public_function "
+        "_rearranged _gates __getattr__ _check_probability _factors_for",
+    )
 )
 
 if not TYPE_CHECKING:

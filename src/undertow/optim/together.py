@@ -60,9 +60,47 @@ def members(optimizer: Any, group: dict[str, Any], names: tuple[str, ...], count
     return found
 
 
-def stepped(
-    found: dict[Any, Members], update: Callable[..., Any], numbers: Callable[[float], tuple[float, ...]]
+Numbers = Callable[[float], tuple[float, ...]]
+
+
+def all_as_one(
+    optimizer: Any, group: dict[str, Any], names: tuple[str, ...], counted: bool, update: Any, numbers: Numbers
+) -> Collection[int] | None:
+    """The usual step: all parameters of a group are of one kind and have come equally far. None: it is not so.
+
+    Lists of many parameters are gone through once for each thing to be known of them, which is quicker than asking
+    everything of one after the other. What the kernel asks of arrays, it finds out itself.
+    """
+    params, states = group["params"], optimizer.state
+    xp = params[0]._xp if params else cpu
+    if xp is cpu:
+        return None
+    try:
+        grads = [p._extra.grad._array for p in params]
+        kept = [[states[p][name]._array for p in params] for name in names]
+    except (KeyError, AttributeError):  # the first step; no gradient
+        return None
+    ids, arrays = set(map(id, params)), [p._array for p in params]
+    counters = kept.pop(0) if counted else []
+    steps = {counter.item() for counter in counters} if counted else {0}
+    if len(ids) != len(params) or len(steps) != 1 or {*map(type, arrays), *map(type, grads)} != {xp.ndarray}:
+        return None
+    (step,) = steps
+    if not update(xp, list(zip(arrays, grads, *kept, strict=True)), numbers(step)):
+        return None
+    for counter in counters:
+        counter.fill(step + 1)
+    return ids
+
+
+def step_of(
+    optimizer: Any, group: dict[str, Any], names: tuple[str, ...], counted: bool, update: Any, numbers: Numbers
 ) -> Collection[int]:
+    found = all_as_one(optimizer, group, names, counted, update, numbers)
+    return stepped(members(optimizer, group, names, counted), update, numbers) if found is None else found
+
+
+def stepped(found: dict[Any, Members], update: Callable[..., Any], numbers: Numbers) -> Collection[int]:
     """Launch the updates; the ids of the parameters that were changed."""
     done: set[int] = set()
     for (xp, _, step), some in found.items():
@@ -81,8 +119,7 @@ def step_of_adam(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
         *factors, shrink = optimizer.factors(group, step + 1)
         return (*factors, shrink if group["decoupled_weight_decay"] else 1.0, coupled, sign)
 
-    found = members(optimizer, group, ("step", "exp_avg", "exp_avg_sq"), counted=True)
-    return stepped(found, kernels.adam_updates, numbers)
+    return step_of(optimizer, group, ("step", "exp_avg", "exp_avg_sq"), True, kernels.adam_updates, numbers)
 
 
 def step_of_sgd(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
@@ -91,5 +128,5 @@ def step_of_sgd(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
     numbers = (
         float(group["lr"]), float(group["weight_decay"]), sign, momentum, taken, 1.0 if group["nesterov"] else 0.0,
     )  # fmt: skip
-    found = members(optimizer, group, ("momentum_buffer",) if momentum else (), counted=False)
-    return stepped(found, kernels.sgd_updates, lambda step: numbers)
+    names = ("momentum_buffer",) if momentum else ()
+    return step_of(optimizer, group, names, False, kernels.sgd_updates, lambda step: numbers)

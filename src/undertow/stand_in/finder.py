@@ -95,7 +95,43 @@ def found(name: str) -> ModuleType:
         return AbsentModule(name)
     if not hasattr(module, "__path__"):
         module.__path__ = []  # a file here may be a package there, and Python asks for modules in packages alone
+    if name not in _with_modules_below:
+        _with_modules_below.add(name)
+        let_modules_be_attributes(module, name)
     return module
+
+
+def let_modules_be_attributes(module: ModuleType, name: str) -> None:
+    """Let `torch.a.b` find the module of that name, if nothing else is there: PyTorch imports most of its modules with
+    itself, and programs do not."""
+    own: Any = vars(module).get("__getattr__")
+
+    def __getattr__(attribute: str) -> Any:
+        try:
+            value = own(attribute) if own is not None else None
+        except AttributeError:
+            if not _is_module_of_torch(f"{name}.{attribute}"):
+                raise
+            value = None
+        if _is_module_of_torch(f"{name}.{attribute}") and (value is None or isinstance(value, ModuleType)):
+            return importlib.import_module(f"{name}.{attribute}")
+        if own is None:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
+        return value
+
+    vars(module)["__getattr__"] = __getattr__
+    for attribute, value in list(vars(module).items()):
+        if isinstance(value, ModuleType) and _is_module_of_torch(f"{name}.{attribute}"):
+            importlib.import_module(f"{name}.{attribute}")
+
+
+def _is_module_of_torch(name: str) -> bool:
+    """Whether PyTorch has such a module, and undertow stands for PyTorch now."""
+    return any([isinstance(finder, TorchFinder) and name in finder.modules for finder in sys.meta_path])
+
+
+#: modules of undertow that find what is below them in PyTorch, by the names that they have there
+_with_modules_below: set[str] = set()
 
 
 def install() -> TorchFinder:

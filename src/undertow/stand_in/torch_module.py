@@ -6,6 +6,7 @@ It is a module of its own, because PyTorch's version is asked for, and because `
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -56,6 +57,9 @@ class TorchModule(ModuleType):
                 value = getattr(undertow, name)
             except AttributeError:
                 value = self._module(name)
+            if isinstance(value, ModuleType):
+                with suppress(ModuleNotFoundError):  # of modules that undertow alone has
+                    value = importlib.import_module(f"{TORCH}.{name}")
         setattr(self, name, value)
         return value
 
@@ -73,9 +77,12 @@ class TorchModule(ModuleType):
 
 #: modules that are attributes of PyTorch without having been imported
 IMPORTED_WITH_TORCH = frozenset(
-    "__config__ _C _VF _dynamo _jit_internal _linalg_utils _lowrank _lobpcg _ops _tensor _tensor_str _utils "
-    "ao autograd compiler cpu export futures fx hub jit library mps mtia multiprocessing nested onnx optim overrides "
-    "package profiler quantization quasirandom serialization signal storage testing types utils xpu".split()
+    "_C _VF __config__ __future__ _awaits _classes _compile _custom_op _custom_ops _decomp _dispatch _dynamo "
+    "_environment _export _functorch _guards _higher_order_ops _jit_internal _library _linalg_utils _lobpcg "
+    "_logging _lowrank _meta_registrations _ops _prims _prims_common _refs _sources _subclasses _tensor "
+    "_tensor_str _utils _utils_internal _vmap_internals _weights_only_unpickler ao autograd classes compiler cpu "
+    "export futures fx hub jit library monitor mps mtia multiprocessing nested onnx optim overrides package "
+    "profiler quantization quasirandom serialization signal storage testing torch_version types utils xpu".split()
 )
 
 

@@ -49,6 +49,7 @@ class Rare:
 
     hooks: Any = None  # a leaf's tensor hooks; those of other tensors belong to their node
     post_accumulate_hooks: Any = None
+    last_hooks: tuple[Any, ...] = ()  # called after those
     retains_grad = False
     is_number = False  # wraps a Python number: lowest class in type promotion
     grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
@@ -67,7 +68,7 @@ class Rare:
     @property
     def only_calls_back(self) -> bool:
         """The same, but that some functions are called when it has its gradient."""
-        return self.__dict__.keys() <= {"moved", "resized_at", "post_accumulate_hooks"}
+        return self.__dict__.keys() <= {"moved", "resized_at", "post_accumulate_hooks", "last_hooks"}
 
 
 class Tangents(dict[Any, Any]):
@@ -118,6 +119,7 @@ class Extra:
 
     hooks = _rare("hooks")
     post_accumulate_hooks = _rare("post_accumulate_hooks")
+    last_hooks = _rare("last_hooks")
     retains_grad = _rare("retains_grad")
     is_number = _rare("is_number")
     grad_dtype = _rare("grad_dtype")

@@ -241,7 +241,8 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     >>> ut.ones(2, 3).size()
     undertow.Size([2, 3])
     """
-    return Size(self._array.shape) if dim is None else pick(self._array.shape, dim)
+    shape = self._array.shape
+    return tuple.__new__(Size, shape) if dim is None else pick(shape, dim)
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:

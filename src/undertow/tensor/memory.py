@@ -61,7 +61,12 @@ def overlap(xp: Namespace, a: Array, b: Array) -> str:
         return "whole"
     if not (xp.may_share_memory(a, b) and fills_one_stretch(a) and fills_one_stretch(b)):
         return "none"
-    return "whole" if (address(a), a.nbytes, a.strides) == (address(b), b.nbytes, b.strides) else "part"
+    return "whole" if (address(a), a.nbytes, _steps(a)) == (address(b), b.nbytes, _steps(b)) else "part"
+
+
+def _steps(array: Array) -> list[int]:
+    """The strides that mean something: those of dimensions with several elements."""
+    return [stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1]
 
 
 def bytes_into_base(tensor: Array) -> int:

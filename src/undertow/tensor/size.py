@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.public_dtypes import PREFIX
+from undertow.compiled import core
+
+if core is None or TYPE_CHECKING:
+
+    class Sizes(tuple[int, ...]):
+        """A tuple whose slices are of its class. Its twin: csrc/call/attributes.c."""
+
+        def __getitem__(self, index: Any) -> Any:
+            item = tuple.__getitem__(self, index)
+            return type(self)(item) if isinstance(index, slice) else item
+
+else:
+    Sizes = core.Sizes
 
 
-class Size(tuple[int, ...]):
+class Size(Sizes):
     """A shape: a tuple that prints as PyTorch's does and knows how many elements it holds.
 
     >>> import undertow as ut
@@ -33,10 +46,6 @@ class Size(tuple[int, ...]):
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
-
-    def __getitem__(self, index: Any) -> Any:
-        item = tuple.__getitem__(self, index)
-        return Size(item) if isinstance(index, slice) else item
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)

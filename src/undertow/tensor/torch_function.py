@@ -3,11 +3,11 @@
 A class has a say if it has a `__torch_function__` of its own: a subclass of Tensor, or one that has nothing to do with
 it but stands for a tensor (a diagonal matrix that is never written out, say).
 
-Note [Functions that ask]: until a program defines such a class, nothing is asked and nothing is slower. The functions
-that take part join (`join`) when their module is loaded; when the first class is met (`enable`), the code of each is
-replaced by one line that asks and then calls what it was before. The function objects stay what they are, so whoever
-imported one before has the asking one, too. With the compiled core, a C object goes on to do the usual case itself,
-because its tensors are plain ones, and comes to the Python function behind it with all others.
+Note [Functions that ask]: until a program defines such a class, nobody is asked, and `FUNCTIONS_ASK` is empty. An
+operation and its in-place form look there on the way that C leaves to Python, where a call begins (`function_of` in
+ops/declare/apply.py). Every other function that programs call is put behind a gate, `asks`, when it is made: a
+composite where it is registered, the rest by the list that makes it public. With the compiled core a gate is a C
+object, which costs a hundredth of what most of these functions take.
 
 `__get__` of a tensor's attributes, which PyTorch also asks about, is not asked about here.
 """
@@ -15,10 +15,9 @@ because its tensors are plain ones, and comes to the Python function behind it w
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from undertow.compiled import core
@@ -146,31 +145,30 @@ def flat(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
 # ---- asking
 
 
-class Asked:
-    """A function that asks before it does what it did.
+#: not empty from the first class, or the first mode, on
+FUNCTIONS_ASK: list[bool] = []
 
-    public    what programs know the function by, and handlers compare: the function, or the C object in front of it
-    original  the function as it was
+#: what a call gets for an answer where nobody has a say
+NOBODY = object()
+
+
+def answer(public: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a mode or the classes of the arguments make of a call, or NOBODY.
+
+    public  what programs know the function by, and handlers compare
     """
-
-    __slots__ = ("original", "public")
-
-    def __init__(self, public: Any, original: FunctionType) -> None:
-        self.public, self.original = public, original
-
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        now = asking.get()
-        if len(args) == 2 and self.original.__name__ == "einsum" and isinstance(args[1], list | tuple):
-            args = (args[0], *args[1])  # as PyTorch unpacks them before it asks
-        found = overloaded(flat(args, kwargs)) if now.classes == ASKED else []
-        mode = now.mode
-        if mode is None and all([own_function(type(value)) is None for value in found]):
-            return self.original(*args, **kwargs)
-        if mode is not None:
-            result = mode.show_function(self.public, tuple([type(value) for value in found]), args, kwargs)
-            if result is not NotImplemented:
-                return result
-        return ask(self.public, found, args, kwargs)
+    now = asking.get()
+    if len(args) == 2 and isinstance(args[1], list | tuple) and public.__name__ == "einsum":
+        args = (args[0], *args[1])  # as PyTorch unpacks them before it asks
+    found = overloaded(flat(args, kwargs)) if now.classes == ASKED else []
+    mode = now.mode
+    if mode is None and all([own_function(type(value)) is None for value in found]):
+        return NOBODY
+    if mode is not None:
+        result = mode.show_function(public, tuple([type(value) for value in found]), args, kwargs)
+        if result is not NotImplemented:
+            return result
+    return ask(public, found, args, kwargs)
 
 
 def ask(public: Any, found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -187,45 +185,74 @@ def ask(public: Any, found: list[Any], args: tuple[Any, ...], kwargs: dict[str, 
     )
 
 
-# ---- which functions ask
-
-
-_namespaces: list[tuple[Mapping[str, Any], frozenset[str]]] = []
-_enabled: list[bool] = []
-
-
-def join(namespace: Mapping[str, Any], but: str = "") -> None:
-    """Let the functions of a module or a class take part, but those named. See Note [Functions that ask]."""
-    with held(common_lock):
-        _namespaces.append((namespace, frozenset(but.split())))
-        if _enabled:
-            _interpose_all(*_namespaces[-1])
-
-
 def enable() -> None:
     """Let functions ask, from now on. Tensor's subclasses with a `__torch_function__` call this when they are made."""
     with held(common_lock):
-        if not _enabled:
-            for namespace, but in _namespaces:
-                _interpose_all(namespace, but)
-            _enabled.append(True)
+        if not FUNCTIONS_ASK:
             if core is not None:
-                core.bind(functions_ask=True)
+                core.bind(ask_first=ask_first)
+            FUNCTIONS_ASK.append(True)
 
 
-def is_enabled() -> bool:
-    return bool(_enabled)
+# ---- which functions ask
 
 
-def functions_of(namespace: Mapping[str, Any], but: frozenset[str]) -> Iterator[tuple[str, Any, FunctionType]]:
-    """The functions that take part: their names, what programs know them by, and the Python functions behind them.
+def asks(function: Any) -> Any:
+    """Put a function that programs call behind a gate, unless it asks already, as C objects do."""
+    if type(function) is not FunctionType or vars(function).get("asks") is function:
+        return function
+    if core is not None:
+        return core.Gate(function)
 
-    Methods that programs have given to Tensor are not among them.
-    """
-    for name, public in list(namespace.items()):
-        function = python_function(public)
-        if function is not None and name not in but and function.__module__.partition(".")[0] == "undertow":
-            yield name, public, function
+    @asks_itself
+    @functools.wraps(function)
+    def gate(*args: Any, **kwargs: Any) -> Any:
+        return ask_first(gate, function, *args, **kwargs) if FUNCTIONS_ASK else function(*args, **kwargs)
+
+    return gate
+
+
+def asks_itself(function: Any) -> Any:
+    """Mark a function that asks. It is the value of the mark, which wrappers copy, but which is not them."""
+    function.asks = function
+    return function
+
+
+def ask_first(public: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call the function that is behind a gate, unless somebody has a say. C calls this, too (csrc/call/gate.c)."""
+    result = answer(public, args, kwargs)
+    return function(*args, **kwargs) if result is NOBODY else result
+
+
+_namespaces: list[tuple[Mapping[str, Any], frozenset[str]]] = []
+
+
+def join(namespace: Mapping[str, Any], but: str = "") -> None:
+    """Note that the functions of a module or a class ask, but those named."""
+    _namespaces.append((namespace, frozenset(but.split())))
+
+
+def gates(namespace: Mapping[str, Any], but: str = "") -> dict[str, Any]:
+    """The functions of a module or a class behind gates, but those named; see `join`."""
+    join(namespace, but)
+    return {
+        name: asks(value)
+        for name, value in namespace.items()
+        if type(value) is FunctionType and takes_part(name, value, _namespaces[-1][1])
+    }
+
+
+def takes_part(name: str, function: FunctionType | None, but: frozenset[str]) -> bool:
+    """Whether a function asks. Methods that programs have given to Tensor do not."""
+    return function is not None and name not in but and function.__module__.partition(".")[0] == "undertow"
+
+
+def overridable() -> Iterator[tuple[Mapping[str, Any], str, Any]]:
+    """The functions that ask: where they are found, by which name, and what programs know them by."""
+    for namespace, but in _namespaces:
+        for name, public in list(namespace.items()):
+            if takes_part(name, python_function(public), but):
+                yield namespace, name, public
 
 
 def python_function(public: Any) -> FunctionType | None:
@@ -235,65 +262,3 @@ def python_function(public: Any) -> FunctionType | None:
             return None
         public = public.function
     return public
-
-
-def overridable() -> Iterator[tuple[Mapping[str, Any], str, Any]]:
-    for namespace, but in _namespaces:
-        for name, public, _ in functions_of(namespace, but):
-            yield namespace, name, public
-
-
-def _interpose_all(namespace: Mapping[str, Any], but: frozenset[str]) -> None:
-    for _, public, function in functions_of(namespace, but):
-        code = function.__code__
-        if code.co_filename != __file__ and not inspect.isgeneratorfunction(function):
-            _interpose(public, function)
-
-
-def _interpose(public: Any, function: FunctionType) -> None:
-    """Replace the function's code by one that asks, with the Asked of this function as a constant."""
-    code = function.__code__
-    original = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    original.__kwdefaults__ = function.__kwdefaults__
-    original.__dict__.update(function.__dict__)
-    if public is function and not hasattr(function, "__wrapped__") and not hasattr(function, "__signature__"):
-        function.__signature__ = inspect.signature(original)
-    asked = Asked(public, original)
-    template = _asking_code(len(code.co_freevars))
-    function.__code__ = template.replace(
-        co_consts=tuple([asked if value == PLACE else value for value in template.co_consts]),
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
-    )
-
-
-def behind(function: FunctionType) -> FunctionType:
-    """The function that does the work: itself, or the one that it calls when it has asked."""
-    asked = next((value for value in function.__code__.co_consts if type(value) is Asked), None)
-    return function if asked is None else asked.original
-
-
-#: the constant that stands where the Asked will be
-PLACE = "the place of an Asked"
-
-
-@functools.cache
-def _asking_code(cells: int) -> CodeType:
-    """The code of a function that asks, with as many variables of outer functions as the one whose place it takes.
-
-    It has no use for them, but Python's frames must find them where the code says that they are.
-    """
-    names = [f"cell_{n}" for n in range(cells)]
-    source = [
-        "def outer():",
-        *[f" {name} = None" for name in names],
-        " def asking(*args, **kwargs):",
-        f"  return {PLACE!r}.call(args, kwargs)",
-        *[f"  {name}" for name in names],
-        " return asking",
-    ]
-    scope: dict[str, Any] = {}
-    above = Asked.call.__code__.co_firstlineno - 3 - cells  # so that tracebacks show that line
-    exec(compile("\n" * above + "\n".join(source), __file__, "exec"), scope)
-    code: CodeType = scope["outer"]().__code__
-    return code

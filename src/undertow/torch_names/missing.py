@@ -44,7 +44,7 @@ BELOW = {
     },
     "nn.functional": {
         name: "it is for numbers of 8 bits, which NumPy has not: use matmul." for name in
-        ("grouped_mm", "scaled_grouped_mm", "scaled_mm", "ScalingType", "SwizzleType")
+        ("scaled_grouped_mm", "scaled_mm", "ScalingType", "SwizzleType")
     },
     "nn.utils": {
         "clip_grad_norm": f"{IN_PLACE} clip_grad_norm_.",

@@ -100,6 +100,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "lazy": {"LazyModuleMixin": lazy_parameters.LazyModuleMixin},
     "loss": {"_Loss": losses.Loss, "_WeightedLoss": losses.WeightedLoss},
     "module": {
+        "_EXTRA_STATE_KEY_SUFFIX": "_extra_state",
         "_IncompatibleKeys": state_dict.IncompatibleKeys,
         "register_module_forward_pre_hook": calling.register_module_forward_pre_hook,
         "register_module_forward_hook": calling.register_module_forward_hook,

@@ -241,6 +241,30 @@ norm.train()
 norm.forward(examples[part])
 dist.barrier()
 
+# a hook that is registered later sees a gradient before it is sent; a model that is dropped sends nothing more
+
+
+def doubled(p):
+    p.grad *= 2
+
+
+for as_view in (False, True):
+    alone, inner = network(0), network(0)
+    joined = DistributedDataParallel(inner, gradient_as_bucket_view=as_view)
+    for p in (*alone.parameters(), *joined.parameters()):
+        p.register_post_accumulate_grad_hook(doubled)
+    for _ in range(2):
+        alone.zero_grad()
+        joined.zero_grad()
+        loss_of(alone(examples), labels).backward()
+        loss_of(joined(examples[part]), labels[part]).backward()
+        close(joined.module, alone)
+del joined
+inner.zero_grad()
+if rank == 0:
+    loss_of(inner(examples), labels).backward()
+    close(inner, alone)
+
 # ---- other ways to send
 
 for hook, state, tolerance in (

@@ -42,6 +42,26 @@ elif case == "killed":
         print("it goes on", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     reduce_ones()
+elif case == "dies while it is read":
+    before = dist.group.WORLD.read
+
+    def read(process, address, target):  # the others read from rank 1 when it is not there any more
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.5)
+        before(process, address, target)
+
+    assert before is not None
+    dist.group.WORLD.read = read
+    reduce_ones(400_000)
+elif case == "ends without a word":
+    if rank == 1:
+        os._exit(0)
+    reduce_ones(400_000)
+elif case == "stopped":
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    reduce_ones(400_000)
 elif case == "other order":
     if rank == 0:
         reduce_ones()
@@ -52,7 +72,7 @@ elif case == "other order":
 elif case == "other shape":
     reduce_ones(4 if rank == 0 else 6)
 elif case == "other large shape":
-    reduce_ones(400_000 if rank == 0 else 600_000)
+    reduce_ones(600_000 if rank == 1 else 400_000)
 elif case == "other dtype":
     reduce_ones(dtype=ut.float32 if rank == 0 else ut.float64)
 elif case == "a batch less":

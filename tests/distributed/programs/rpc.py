@@ -192,6 +192,9 @@ def test_errors():
         plain,
     )
     expect(RuntimeError, "RPC ran for more than set timeout (200 ms)", rpc.rpc_sync, OTHER, wait_for, (1,), timeout=0.2)
+    expect(RuntimeError, f"Cannot get WorkerInfo for rank {size}", rpc.rpc_sync, size, plain)
+    late = rpc.remote(OTHER, wait_for, (0.5,), timeout=0.1)
+    expect(RuntimeError, "RRef creation via rpc.remote() timed out", late.to_here)
     expect(TypeError, "a __main__.Counter cannot travel", rpc.rpc_sync, OTHER, plain, args=(Counter(1),))
     expect(TypeError, "functions and classes travel by name", rpc.rpc_sync, OTHER, lambda: 1)
     expect(TypeError, "function should be callable", rpc.rpc_sync, OTHER, 3)
@@ -354,7 +357,11 @@ def test_optimizer():
 
 
 expect(RuntimeError, "RPC has not been initialized", rpc.rpc_sync, 0, plain)
-rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
+expect(TypeError, "backend must be a member of BackendType", rpc.init_rpc, "me", "TENSORPIPE")
+expect(
+    TypeError, "must be an instance of RpcBackendOptions", rpc.init_rpc, "me", rpc_backend_options={"rpc_timeout": 3}
+)
+rpc.init_rpc(f"worker{rank}", rpc.BackendType.TENSORPIPE, rank=rank, world_size=size)
 if rank == 0:
     for name, test in list(globals().items()):
         if name.startswith("test_"):

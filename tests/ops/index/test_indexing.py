@@ -164,6 +164,7 @@ def weights(shape: Any) -> Any:
     return np.random.default_rng(4).standard_normal(tuple(shape))
 
 
+@pytest.mark.slow
 @every(ADVANCED)
 def test_gradient_against_differences(index: Any) -> None:
     x = leaf(source())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]]
     ("add", (INTEGERS, 3), {"alpha": 2.5}, RuntimeError,
      "argument alpha must not be a floating point number"),
     ("add", (FLOATS, FLOATS), {"alpha": 1j}, RuntimeError, "argument alpha must not be a complex number"),
-    ("add", (INTEGERS.astype(np.uint8), 300), {}, RuntimeError, "without overflow"),
+    ("pow", (INTEGERS.astype(np.uint8), 300), {}, RuntimeError, "without overflow"),
     ("pow", (INTEGERS, -1), {}, RuntimeError, "Integers to negative integer powers are not allowed"),
     ("div", (FLOATS, 2), {"rounding_mode": "up"}, RuntimeError,
      "expected rounding_mode to be one of None, 'trunc', or 'floor' but found 'up'"),
@@ -85,6 +86,16 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]]
 def test_refused(op: str, args: Any, kwargs: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         getattr(ops, op)(*args, **kwargs)
+
+
+def test_a_number_beyond_a_narrow_dtype_wraps_around(L: ModuleType) -> None:
+    x = L.tensor([5, 7, 100], dtype=L.uint8)
+    assert [(x & -32).tolist(), (x + 300).tolist(), (-1 - x).tolist()] == [[0, 0, 96], [49, 51, 144], [250, 248, 155]]
+    assert (x.to(L.int8) * 300).tolist() == [-36, 52, 48] and (x.int() + 2**40).tolist() == x.tolist()
+    assert x.clamp(max=-1).tolist() == x.tolist() and x.clone().sub_(-1).tolist() == [6, 8, 101]
+    for refused in (lambda: x.clamp(max=300), lambda: x.pow(300)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            refused()
 
 
 @pytest.mark.parametrize("op", ["eq", "ne", "lt", "le", "gt", "ge", "logical_and", "isclose"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -532,3 +533,12 @@ def test_split_takes_the_name_of_pytorchs_method() -> None:
     assert [len(part) for part in whole.split(split_size=[1, 4], dim=0)] == [1, 4]
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         whole.split()
+
+
+def test_splits_take_their_places_by_each_of_their_names(L: ModuleType) -> None:
+    x = L.arange(6)
+    assert (
+        [len(part) for part in x.tensor_split(indices=(2,))] == [len(part) for part in x.hsplit(indices=[2])] == [2, 4]
+    )
+    assert [len(part) for part in L.tensor_split(x, sections=4)] == [2, 2, 1, 1]
+    assert len(L.tensor_split(x, tensor_indices_or_sections=L.tensor(3))) == 3

@@ -3,8 +3,10 @@
 from undertow.graph.hooks import NodeHooks as NodeHooks
 from undertow.graph.hooks import RemovableHandle as RemovableHandle
 from undertow.graph.hooks import add_hook as add_hook
+from undertow.graph.hooks import add_last_hook as add_last_hook
 from undertow.graph.hooks import checked as checked
 from undertow.graph.hooks import hooks_of as hooks_of
+from undertow.graph.hooks import remove_last_hook as remove_last_hook
 from undertow.graph.hooks import retain_at as retain_at
 from undertow.graph.hooks import run_post_hooks as run_post_hooks
 from undertow.graph.hooks import run_pre_hooks as run_pre_hooks

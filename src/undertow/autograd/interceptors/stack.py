@@ -151,10 +151,11 @@ class Transforms(Interceptor):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
+        recorded = current().replace(grad_enabled=True, inference=False)  # no_grad does not end histories of views
         for level in self.vmaps[::-1]:
             if level.is_batched(tensor):
-                return level.look_again(tensor, function(tensor, *args, **kwargs))
-        looks = [level.new_look(function, tensor, args, kwargs, self) for level in self.duals]
+                return level.look_again(tensor, in_state(recorded, function, tensor, *args, **kwargs))
+        looks = [in_state(recorded, level.new_look, function, tensor, args, kwargs, self) for level in self.duals]
         under(None, change, tensor, *args, **kwargs)
         for level, tangent in zip(self.duals, looks, strict=True):
             level.look_again(tensor, tangent)

@@ -9,14 +9,15 @@ reductions   sums and their like                           indexing     places t
 views        functions that look at no element             tail         functions of NumPy, on the host
 making       new arrays, and copies                        products     of matrices, by cuBLAS
 functions    functions of NumPy made of all these          arrays       CudaArray
-wrappers     functions of NumPy that have no kernel
+wrappers     functions of NumPy that have no kernel        by_cupy      factorisations, Fourier transforms
+chains       elementwise launches that become one
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
-scans        running sums, argmax                          ordering     sorting, and sums by index
+scans        running sums, argmax                          sorting, ordering   sorting; sums by index
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
-convolution, cudnn   by cuDNN, or by kernels of ours
+convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
 updates      steps of optimizers, all at once              half_precision, precision   what is computed in which dtype
 
 UNDERTOW_CUDA=emulate gives a device whose memory is the host's and whose kernels are the same text, compiled by the
@@ -40,6 +41,7 @@ from undertow.backend.cpu import cpu
 from undertow.backend.cuda import (
     activations,
     attention,
+    chains,
     convolution,
     device,
     elementwise,
@@ -77,6 +79,7 @@ from undertow.backend.cuda.wrappers import (
     made_on_host,
     on_host,
     refuse,
+    refuse_sparse,
     strided_view,
     without_detour,
 )
@@ -130,6 +133,7 @@ class CudaNamespace(ArrayNamespace):
         operators = {**self.kernels, "copy": self.copy_kernel, "matmul": products.matmul}
         extension = device.extension()
         extension.setup(Flags, operators, indexing.getitem, indexing.setitem, reductions.make, OutOfMemoryError)
+        extension.set_chain_maker(chains.make)
         extension.start_lanes(streams.chosen_variable, streams.numbers_of)
         extension.name_sites(sites.name)
         if core is not None:
@@ -247,6 +251,7 @@ class CudaNamespace(ArrayNamespace):
         if not tail.is_device_array(value):
             value = self._stacked(value)
             if not tail.is_device_array(value):
+                refuse_sparse(value)
                 host = np.asarray(value, dtype, order)
                 learn(host.dtype)
                 return self.here().from_host(host)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, exchange, functions, making, pinned, scans, tail, views
+from undertow.backend.cuda import by_cupy, device, exchange, functions, making, pinned, scans, tail, views
 from undertow.backend.cuda.reductions import OPERATIONS, result_dtype, supported
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.interface import Array, Device, DType, HostValues
@@ -219,6 +219,9 @@ def call_function(space: Any, function: Any, args: Any, kwargs: Any) -> Any:
             return found
     if name in views.FUNCTIONS:
         return views.of(arrays_in(args)[0], function, args, kwargs)
+    found = by_cupy.call(space, function, args, kwargs)
+    if found is not NotImplemented:
+        return found
     written = arrays_in(kwargs.get("out"))
     if name in functions.CHANGES_FIRST:
         written = [args[0]]

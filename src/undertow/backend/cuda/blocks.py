@@ -93,9 +93,17 @@ def threads_for(columns: int) -> int:
 
 
 def threads_that_keep(columns: int, *arrays: Any) -> int:
-    """How many threads can keep a row of these arrays (or None) in registers; 0: it is too long, or lies askew."""
+    """How many threads can keep a row of these arrays (or None) in registers; 0: it is too long, or lies askew.
+
+    The emulated device has one thread, which keeps none.
+    """
     wide: int = 16 // arrays[0].dtype.itemsize
-    if columns % wide or columns > 512 * 2 * wide or any([a is not None and a.address % 16 for a in arrays]):
+    if (
+        device.is_emulated()
+        or columns % wide
+        or columns > 512 * 2 * wide
+        or any([a is not None and a.address % 16 for a in arrays])
+    ):
         return 0
     return max(32, 1 << (-(-columns // (2 * wide)) - 1).bit_length())
 

@@ -90,6 +90,11 @@ def check(index: int) -> None:
         )
 
 
+def emulates() -> bool:
+    """Whether the GPUs that this process has used are emulated."""
+    return True in _started
+
+
 def is_ready() -> bool:
     """Whether a GPU has been used."""
     return bool(_started)

@@ -61,27 +61,32 @@ class Text:
         self.nin = len(codes)
 
     def head(self) -> str:
-        *inputs, output = self.dtypes
-        types = [computed(d) for d in inputs]
-        given = ", ".join([f"{t} {letter}" for t, letter in zip(types, LETTERS, strict=False)])
+        output = self.dtypes[-1]
         common = f"char *out; const char *x[{self.nin}]; Value s[{self.nin}]; i64 n;"
         return (
-            f"typedef {types[-1]} T; typedef {stored(output)} O; typedef {computed(output)} R;\n"
-            f"FN R formula({given}) {{ return (R)({self.code}); }}\n"
+            f"typedef {stored(output)} O; typedef {computed(output)} R;\n"
+            f"{self.function('formula')}"
             f"struct Alike {{ {common} i64 step[{self.nin}]; }};\n"
             f"struct Strided {{ {common} i64 nd, dims[{MOST_LOOP}], steps[{self.nin + 1}][{MOST_LOOP}]; }};\n"
         )
 
-    def number(self, k: int) -> str:
-        """The k-th operand, a number, in the type it is computed in."""
+    def function(self, name: str) -> str:
+        """The formula as a function of a name of its own: T is the type of its last operand, R that of its result."""
+        types = [computed(d) for d in self.dtypes]
+        given = ", ".join([f"{t} {letter}" for t, letter in zip(types[:-1], LETTERS, strict=False)])
+        names = f"typedef {types[-2]} T; typedef {types[-1]} R;"
+        return f"FN {types[-1]} {name}({given}) {{ {names} return (R)({self.code}); }}\n"
+
+    def number(self, k: int, place: str) -> str:
+        """The k-th operand, a number that is found in a place, in the type it is computed in."""
         code, to = self.codes[k] - NUMBER, computed(self.dtypes[k])
         if code == 18 or (code < 16 and dtype_of(code).kind == "c"):
-            return f"Cast<{to}, C128>::of(made(p.s[{k}].d, p.s[{k}].imaginary))"
+            return f"Cast<{to}, C128>::of(made({place}.d, {place}.imaginary))"
         if code == 17 or (code < 16 and dtype_of(code).kind == "f"):
-            return f"Cast<{to}, double>::of(p.s[{k}].d)"
+            return f"Cast<{to}, double>::of({place}.d)"
         if code < 16 and dtype_of(code).kind == "u":
-            return f"Cast<{to}, u64>::of((u64)p.s[{k}].i)"
-        return f"Cast<{to}, i64>::of(p.s[{k}].i)"
+            return f"Cast<{to}, u64>::of((u64){place}.i)"
+        return f"Cast<{to}, i64>::of({place}.i)"
 
     def element(self, k: int, element: str) -> str:
         return f"Cast<{computed(self.dtypes[k])}, {stored(dtype_of(self.codes[k]))}>::of({element})"
@@ -96,7 +101,7 @@ class Text:
 
     def numbers(self) -> str:
         found = [k for k, code in enumerate(self.codes) if code >= NUMBER]
-        return "".join([f"const {computed(self.dtypes[k])} n{k} = {self.number(k)}; " for k in found])
+        return "".join([f"const {computed(self.dtypes[k])} n{k} = {self.number(k, f'p.s[{k}]')}; " for k in found])
 
     def of_array(self, k: int) -> str:
         return f"(const {stored(dtype_of(self.codes[k]))} *)"
@@ -248,7 +253,9 @@ def part(kinds: tuple[Any, ...]) -> DTypes:
 
 def kernel(name: str, formula: Formula, slow: Callable[..., Any]) -> Any:
     """The kernel of a formula; `slow(operands, out)` computes what it cannot."""
-    return KernelFunction(name, formula.nin, formula.compile, formula.compile_vector, slow)
+    made = KernelFunction(name, formula.nin, formula.compile, formula.compile_vector, slow)
+    made.formula = formula
+    return made
 
 
 @functools.cache
@@ -257,6 +264,7 @@ def kernel_class() -> Any:
 
     class KernelFunction(device.extension().Elementwise):  # type: ignore[misc]
         ufunc: Any = None
+        formula: Any = None
         #: what computes `reduce` of arrays of the device, without NumPy's detour
         reducer: Any = None
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device
+from undertow.backend.cuda import cudnn_attention, device
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import stored
 from undertow.backend.interface import Array
@@ -549,8 +549,9 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
     q, k, v = stacked(query), stacked(key), stacked(value)
     (batches, heads, rows, size), columns = q.shape, k.shape[2]
     out, logs = empty_like(q, size), device.extension().empty((batches, heads, rows), dtypes.float32)
-    sizes = logs, heads, rows, columns, int(is_causal), float(scale)
-    launch("forward", FORWARD, q, rows, *words(out), *words(q), *words(k), *words(v), *sizes)
+    if not cudnn_attention.attention(q, k, v, out, logs, is_causal, scale):
+        sizes = logs, heads, rows, columns, int(is_causal), float(scale)
+        launch("forward", FORWARD, q, rows, *words(out), *words(q), *words(k), *words(v), *sizes)
     return out.reshape(query.shape), logs.reshape(query.shape[:-1])
 
 
@@ -560,12 +561,13 @@ def gradients(
     """The gradients of query, key and value."""
     g, q, k, v, out = [stacked(x) for x in (g, query, key, value, result)]
     (batches, heads, rows, size), columns = q.shape, k.shape[2]
-    logs, shares = logs.reshape(q.shape[:3]), device.extension().empty((batches, heads, rows), dtypes.float32)
-    of_q, of_k, of_v = [empty_like(x, size) for x in (q, k, v)]
-    sizes = logs, shares, heads, rows, columns, int(is_causal), float(scale)
-    given = *words(q), *words(k), *words(v), *words(g)
-    launch("shares", SHARES, q, rows, *words(out), *words(g), shares, heads, rows)
-    launch("of_keys", OF_KEYS, q, columns, *words(of_k), *words(of_v), *given, *sizes)
-    launch("of_queries", OF_QUERIES, q, rows, *words(of_q), *given, *sizes)
-    found = zip((of_q, of_k, of_v), (query, key, value), strict=True)
-    return [x.reshape(like.shape) for x, like in found]
+    logs = logs.reshape(q.shape[:3])
+    of_q, of_k, of_v = into = [empty_like(x, size) for x in (q, k, v)]
+    if not cudnn_attention.gradients(g, q, k, v, out, logs, into, is_causal, scale):
+        shares = device.extension().empty((batches, heads, rows), dtypes.float32)
+        sizes = logs, shares, heads, rows, columns, int(is_causal), float(scale)
+        given = *words(q), *words(k), *words(v), *words(g)
+        launch("shares", SHARES, q, rows, *words(out), *words(g), shares, heads, rows)
+        launch("of_keys", OF_KEYS, q, columns, *words(of_k), *words(of_v), *given, *sizes)
+        launch("of_queries", OF_QUERIES, q, rows, *words(of_q), *given, *sizes)
+    return [x.reshape(like.shape) for x, like in zip(into, (query, key, value), strict=True)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, indexing, ordering, scans, tail
+from undertow.backend.cuda import device, indexing, scans, sorting, tail
 from undertow.backend.cuda.indexing import at as at
 from undertow.backend.cuda.making import copied, copyto, empty_like, full_like, ones_like, zeros_like
 from undertow.backend.cuda.products import dot, matmul, outer, tensordot
@@ -277,7 +277,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "broadcast_arrays": lambda *a, subok=False: tuple(
         [x.namespace.broadcast_to(x, np.broadcast_shapes(*[y.shape for y in a])) for x in a]
     ),
-    **scans.FUNCTIONS, **ordering.FUNCTIONS,
+    **scans.FUNCTIONS, **sorting.FUNCTIONS,
 }  # fmt: skip
 
 #: ufuncs that are no elementwise functions

@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow.backend.cuda import device
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
-from undertow.backend.cuda.reductions import reduce
+from undertow.backend.cuda.reductions import OPERATIONS, reduce
 from undertow.backend.interface import Array
 
 # ---- over the last dimensions: a block for each row
@@ -57,31 +57,42 @@ KERNEL(forward, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
     } }
 """
 
+# A block that keeps its rows goes through several of them, and adds up what weight and bias get from all of these.
 BACKWARD = r"""
-struct P { S *out; const S *g, *in, *weight; const T *mean, *rstd; i64 columns, kept; };
-KERNEL(backward, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *x = p.in + from, *g = p.g + from;
-    const T mean = p.mean ? p.mean[blockIdx.x] : T(0), rstd = p.rstd[blockIdx.x];
-    T along = 0, sum = 0;
+struct P { S *out; T *of_weight, *of_bias; const S *g, *in, *weight; const T *mean, *rstd; i64 rows, columns, kept; };
+KERNEL(backward, P) { BEGIN
 #if !ALONE
     if (p.kept) {
-        Kept row, slope, weight;
-        fetch(row, x, p.columns, mean);
-        fetch(slope, g, p.columns, T(0));
-        if (p.weight) {
-            fetch(weight, p.weight, p.columns, T(0));
-            for (int j = 0; j < KEPT * WIDE; j++) slope.v[j] *= weight.v[j];
+        Kept row, slope, weight, of_weight, of_bias;
+        if (p.weight) fetch(weight, p.weight, p.columns, T(0));
+        for (int j = 0; j < KEPT * WIDE; j++) of_weight.v[j] = of_bias.v[j] = T(0);
+        for (i64 r = blockIdx.x; r < p.rows; r += gridDim.x) {
+            const T mean = p.mean ? p.mean[r] : T(0), rstd = p.rstd[r];
+            T along = 0, sum = 0;
+            fetch(row, p.in + r * p.columns, p.columns, mean);
+            fetch(slope, p.g + r * p.columns, p.columns, T(0));
+            for (int j = 0; j < KEPT * WIDE; j++) {
+                row.v[j] = (row.v[j] - mean) * rstd;
+                of_weight.v[j] += slope.v[j] * row.v[j]; of_bias.v[j] += slope.v[j];
+                if (p.weight) slope.v[j] *= weight.v[j];
+                sum += slope.v[j]; along += slope.v[j] * row.v[j];
+            }
+            along = sum_of(along) / (T)p.columns;
+            sum = p.mean ? sum_of(sum) / (T)p.columns : T(0);
+            for (int j = 0; j < KEPT * WIDE; j++) row.v[j] = rstd * (slope.v[j] - sum - row.v[j] * along);
+            store(p.out + r * p.columns, row, p.columns);
         }
-        for (int j = 0; j < KEPT * WIDE; j++) {
-            row.v[j] = (row.v[j] - mean) * rstd;
-            sum += slope.v[j]; along += slope.v[j] * row.v[j];
-        }
-        along = sum_of(along) / (T)p.columns;
-        sum = p.mean ? sum_of(sum) / (T)p.columns : T(0);
-        for (int j = 0; j < KEPT * WIDE; j++) row.v[j] = rstd * (slope.v[j] - sum - row.v[j] * along);
-        store(p.out + from, row, p.columns);
+        if (p.of_weight) EACH_PIECE(k, i, p.columns)
+            for (int j = 0; j < WIDE; j++) {
+                p.of_weight[blockIdx.x * p.columns + i * WIDE + j] = of_weight.v[k * WIDE + j];
+                p.of_bias[blockIdx.x * p.columns + i * WIDE + j] = of_bias.v[k * WIDE + j];
+            }
         return;
     }
 #endif
+    const i64 from = blockIdx.x * p.columns; const S *x = p.in + from, *g = p.g + from;
+    const T mean = p.mean ? p.mean[blockIdx.x] : T(0), rstd = p.rstd[blockIdx.x];
+    T along = 0, sum = 0;
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) {
         T v = at(g, i); if (p.weight) v *= at(p.weight, i);
         sum += v; along += v * ((at(x, i) - mean) * rstd);
@@ -155,29 +166,43 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
     shape = x.shape[x.ndim - dims :]
     columns = math.prod(shape)
     count = x.size // columns
-    of_x = None
+    of_x, parts, affine = None, None, needs[1] or needs[2]
     if needs[0]:
         of_x = _same(x)
         keep = threads_that_keep(columns, x, g, of_x, weight)
+        blocks = min(count, BLOCKS) if keep and affine else count
+        parts = (_empty((blocks, columns), x), _empty((blocks, columns), x)) if blocks < count else None
         call, threads = kernel("backward", BACKWARD, x.dtype), keep or threads_for(columns)
-        call(count, threads, of_x, g, x, weight, mean, rstd, columns, int(keep > 0))
-    if not (needs[1] or needs[2]):
+        sums = (None, None) if parts is None else parts
+        call(blocks, threads, of_x, *sums, g, x, weight, mean, rstd, count, columns, int(keep > 0))
+    if not affine:
         return [of_x, None, None]
-    of_weight, of_bias = _affine_gradients(g, x, mean, rstd, count, columns)
-    found = [a.astype(x.dtype, copy=False).reshape(shape) for a in (of_weight, of_bias)]
-    return [of_x, found[0] if needs[1] else None, found[1] if needs[2] else None]
+    if parts is None:
+        parts = _affine_parts(g, x, mean, rstd, count, columns)
+    wanted = zip(parts, needs[1:], strict=True)
+    return [of_x, *[_added_up(part, shape, x.dtype) if needed else None for part, needed in wanted]]
 
 
-def _affine_gradients(g: Array, x: Array, mean: Any, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:
+def _added_up(part: Array, shape: Sequence[int], dtype: Any) -> Any:
+    """The sum of rows, in memory of its own: a gradient that is a view would be copied."""
+    found = device.extension().reduce(SUM, part, 0, 1, False, dtype, 1.0)
+    return found if len(shape) == 1 else found.reshape(shape)
+
+
+SUM = OPERATIONS["add"][0]
+#: blocks that go through all rows of a gradient: two for each processor of a large GPU
+BLOCKS = 264
+
+
+def _affine_parts(g: Array, x: Array, mean: Any, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:
+    """Sums for the gradients of weight and bias, each in pieces."""
     across = -(-columns // 32)
     pieces = min(max(1, min(-(-count // 64), 512 // across)), 65535)
     piece = -(-count // pieces)
     pieces = -(-count // piece)
     parts = _empty((pieces, columns), x), _empty((pieces, columns), x)
     kernel("affine", AFFINE, x.dtype)((across, pieces), 256, *parts, g, x, mean, rstd, count, columns, piece)
-    if pieces == 1:
-        return parts
-    return reduce("add", parts[0], 0, parts[0].dtype, False), reduce("add", parts[1], 0, parts[1].dtype, False)
+    return parts
 
 
 # ---- over channels. A slot is a channel of one example; a unit is what has a mean: a channel of all examples, or a

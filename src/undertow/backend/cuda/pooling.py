@@ -67,29 +67,36 @@ KERNEL(largest, P) { BEGIN
 """
 )
 
-# A warp goes through the windows of a row in their order. Where several of its threads name one place, the first of
+# A warp goes through the windows of an image in their order. Where several of its threads name one place, the first of
 # them adds up for all: sums have the same order every time.
 PUT_BACK = r"""
-struct P { S *out; const S *g; const i64 *places; i64 windows, length; };
+struct P { S *out; const S *g; const i64 *places; i64 images, windows, length; };
 KERNEL(put_back, P) { BEGIN
-    const S *g = p.g + blockIdx.x * p.windows; const i64 *places = p.places + blockIdx.x * p.windows;
-    S *out = p.out + blockIdx.x * p.length;
 #if ALONE
-    for (i64 i = 0; i < p.windows; i++) put(out, places[i], at(out, places[i]) + at(g, i));
+    for (i64 i = 4 * blockIdx.x * p.windows; i < 4 * (blockIdx.x + 1) * p.windows && i < p.images * p.windows; i++) {
+        const i64 place = i / p.windows * p.length + p.places[i];
+        put(p.out, place, at(p.out, place) + at(p.g, i));
+    }
 #else
-    const int lane = threadIdx.x;
+    const i64 image = (i64)blockIdx.x * 4 + (threadIdx.x >> 5);
+    if (image >= p.images) return;
+    const S *g = p.g + image * p.windows; const i64 *places = p.places + image * p.windows;
+    S *out = p.out + image * p.length;
+    const int lane = threadIdx.x & 31;
+    i64 next = lane < p.windows ? places[lane] : -1; T theirs = lane < p.windows ? at(g, lane) : T(0);
     for (i64 base = 0; base < p.windows; base += 32) {
-        const bool has = base + lane < p.windows;
-        const i64 place = has ? places[base + lane] : -1 - lane;
-        const T v = has ? at(g, base + lane) : T(0);
+        const i32 place = (i32)next; const T v = theirs;
+        const i64 later = base + 32 + lane;
+        if (later < p.windows) { next = places[later]; theirs = at(g, later); } else next = -1;
         const unsigned same = __match_any_sync(~0u, place);
-        const bool leads = (same & ((1u << lane) - 1)) == 0;
-        T sum = leads && has ? at(out, place) : T(0);
-        for (int k = 0; k < 32; k++) {
-            const T theirs = __shfl_sync(~0u, v, k);
-            if (same >> k & 1) sum += theirs;
-        }
-        if (leads && has) put(out, place, sum);
+        const bool leads = place >= 0 && (same & ((1u << lane) - 1)) == 0;
+        T sum = leads ? at(out, place) + v : T(0);
+        if (__any_sync(~0u, place >= 0 && same != 1u << lane))
+            for (int k = 0; k < 32; k++) {
+                const T other = __shfl_sync(~0u, v, k);
+                if (k > lane && same >> k & 1) sum += other;
+            }
+        if (leads) put(out, place, sum);
         __syncwarp();
     }
 #endif
@@ -210,12 +217,13 @@ def _largest(x: Array, counts: Any, windows: Sequence[Any], adaptive: bool) -> A
 def max_pool_gradient(g: Array, places: Array, sizes: Any) -> Any:
     """Zeros of these sizes to which g was added at its places."""
     dims = len(sizes)
-    if not agree(g) or not g.is_contiguous or places.shape != g.shape or not math.prod(sizes):
+    if not agree(g) or not g.is_contiguous or places.shape != g.shape or not 0 < math.prod(sizes) <= MOST_ELEMENTS:
         return None
     lead = g.shape[: g.ndim - dims]
     extension, count = device.extension(), math.prod(lead)
     out = extension.zero(extension.empty((*lead, *sizes), g.dtype))
-    kernel("put_back", PUT_BACK, g.dtype)(count, 32, out, g, places, g.size // count, math.prod(sizes))
+    numbers = count, g.size // count, math.prod(sizes)
+    kernel("put_back", PUT_BACK, g.dtype)(-(-count // 4), 128, out, g, places, *numbers)
     return out
 
 

@@ -77,34 +77,50 @@ KERNEL(rows, P) { BEGIN
     v = together(v);
     if (threadIdx.x == 0) ((O *)p.out)[blockIdx.x] = finished(p, v);
 }
-// 32 columns, and 8 threads for each
+// elements of two bytes are read in pairs
+#define PAIR (sizeof(S) == 2 ? 2 : 1)
+struct alignas(sizeof(S) * PAIR) Pair { S v[PAIR]; };
+FN void fetch(const P &p, i64 i, int count, bool whole, A *to)
+{
+    if (whole) {
+        const Pair pair = *(const Pair *)((const S *)p.in + i);
+        for (int k = 0; k < PAIR; k++) to[k] = Cast<A, S>::of(pair.v[k]);
+    }
+    else for (int k = 0; k < count; k++) to[k] = element(p, i + k);
+}
+// 32 columns (or pairs of them) for each block, and for each of them a thread of every warp
 KERNEL(columns, P) { BEGIN
-    const i64 across = (p.inner + 31) / 32, rest = blockIdx.x / across, outer = rest / p.pieces;
-    const i64 from = (rest - outer * p.pieces) * p.piece;
+    const i64 width = 32 * PAIR, across = (p.inner + width - 1) / width, rest = blockIdx.x / across;
+    const i64 outer = rest / p.pieces, from = (rest - outer * p.pieces) * p.piece;
     const i64 to = from + p.piece < p.length ? from + p.piece : p.length;
-    const int lanes = ALONE ? 32 : 1, rows = ALONE ? 1 : 8;
-    __shared__ A part[8][33];
+    const int lanes = ALONE ? 32 : 1, rows = ALONE ? 1 : blockDim.x >> 5;
+    __shared__ A part[16][32 * PAIR + 1];
     for (int lane = 0; lane < lanes; lane++) {
         const int x = ALONE ? lane : threadIdx.x & 31, y = ALONE ? 0 : threadIdx.x >> 5;
-        const i64 column = (blockIdx.x - rest * across) * 32 + x;
-        A v = NONE;
-        if (column < p.inner)
-        {
-            i64 r = from + y;
-            const i64 at = outer * p.length * p.inner + column;
-            for (; r + 3 * rows < to; r += 4 * rows) {
-                const A a = element(p, at + r * p.inner), b = element(p, at + (r + rows) * p.inner);
-                const A c = element(p, at + (r + 2 * rows) * p.inner), d = element(p, at + (r + 3 * rows) * p.inner);
-                v = join(v, join(join(a, b), join(c, d)));
-            }
-            for (; r < to; r += rows) v = join(v, element(p, at + r * p.inner));
+        const i64 column = (blockIdx.x - rest * across) * width + x * PAIR, left = p.inner - column;
+        const int count = left <= 0 ? 0 : left < PAIR ? 1 : PAIR;
+        const bool whole = count == PAIR && p.inner % PAIR == 0 && (u64)p.in % sizeof(Pair) == 0;
+        const i64 at = outer * p.length * p.inner + column;
+        A v[PAIR], a[PAIR], b[PAIR], c[PAIR], d[PAIR];
+        for (int k = 0; k < PAIR; k++) v[k] = a[k] = b[k] = c[k] = d[k] = NONE;
+        i64 r = from + y;
+        for (; count && r + 3 * rows < to; r += 4 * rows) {
+            fetch(p, at + r * p.inner, count, whole, a); fetch(p, at + (r + rows) * p.inner, count, whole, b);
+            fetch(p, at + (r + 2 * rows) * p.inner, count, whole, c);
+            fetch(p, at + (r + 3 * rows) * p.inner, count, whole, d);
+            for (int k = 0; k < PAIR; k++) v[k] = join(v[k], join(join(a[k], b[k]), join(c[k], d[k])));
+        }
+        for (; count && r < to; r += rows) {
+            fetch(p, at + r * p.inner, count, whole, a);
+            for (int k = 0; k < PAIR; k++) v[k] = join(v[k], a[k]);
         }
         if (!ALONE) {
-            part[y][x] = v;
+            for (int k = 0; k < PAIR; k++) part[y][x * PAIR + k] = v[k];
             __syncthreads();
-            if (y == 0) for (int k = 1; k < 8; k++) v = join(v, part[k][x]);
+            if (y == 0) for (int other = 1; other < rows; other++)
+                for (int k = 0; k < PAIR; k++) v[k] = join(v[k], part[other][x * PAIR + k]);
         }
-        if (y == 0 && column < p.inner) ((O *)p.out)[rest * p.inner + column] = finished(p, v);
+        if (y == 0) for (int k = 0; k < count; k++) ((O *)p.out)[rest * p.inner + column + k] = finished(p, v[k]);
     }
 }
 """
@@ -153,8 +169,6 @@ def reduce(name: str, x: Array, axis: Any, dtype: np.dtype[Any], keepdims: bool,
     """Reduce an array over dimensions in any order, to a dtype."""
     axes = axes_of(axis, x.ndim)
     shape: tuple[int, ...] = tuple([1 if d in axes else n for d, n in enumerate(x.shape)])
-    if dtypes.is_narrow(dtype) and name in ("add", "multiply"):  # rounded once, in the end
-        return reduce(name, x, axis, dtypes.float32, keepdims, scale).astype(dtype)
     extension = device.extension()
     number = OPERATIONS[name][0]
     if name in ("maximum", "minimum") and not math.prod([x.shape[d] for d in axes]) and 0 not in shape:
@@ -205,5 +219,5 @@ def sum_to(x: Array, shape: Sequence[int]) -> Array:
     if dtypes.is_narrow(x.dtype):  # added up in float32, and rounded once
         lead = x.ndim - len(shape)
         axes = [d for d, n in enumerate(x.shape) if d < lead or (n != 1 and shape[d - lead] == 1)]
-        return reduce("add", x, axes, dtypes.float32, True).reshape(shape).astype(x.dtype)
+        return reduce("add", x, axes, x.dtype, True).reshape(shape)
     return device.extension().sum_to(x, tuple(shape))

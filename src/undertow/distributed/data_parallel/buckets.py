@@ -9,7 +9,7 @@ from undertow import ops
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.backend.sparse.protocol import AnySparse
-from undertow.distributed.data_parallel.arrivals import give, take
+from undertow.distributed.data_parallel.arrivals import give
 from undertow.distributed.errors import DistError
 from undertow.tensor import Tensor
 
@@ -42,35 +42,23 @@ class Bucket:
     def start_pass(self) -> None:
         self.sent: Any = None
 
-    def take(self, names: Sequence[str], arrays: list[Any], as_view: bool) -> None:
-        """Copy the gradients into the memory that is sent.
+    def take(self, name: str, tensor: Tensor, view: Array | None, as_view: bool) -> None:
+        """Copy a parameter's gradient into the memory that is sent; where it has none, nothing is added to the sum.
 
-        arrays   those that have come in this pass
-        as_view  let them lie there from now on
+        What earlier passes have left counts where this one does not use the parameter: the others add to theirs, too.
         """
-        for place in take(self.tensors, self.views, arrays, as_view):
-            self.take_one(place, names, arrays[place], as_view)
-
-    def take_one(self, place: int, names: Sequence[str], gradient: Any, as_view: bool) -> None:
-        """Where none has come, it is what earlier passes have left: the others add to theirs, too."""
-        tensor, view = self.tensors[place], self.views[place]
-        if gradient is None:
-            left = tensor.grad
-            if left is None:
-                view[...] = 0
-                return
-            gradient = left._array
-        if gradient is view:
-            return
-        if isinstance(gradient, AnySparse):
+        assert view is not None
+        if tensor.grad is None:
+            view[...] = 0
+        elif isinstance(tensor.grad._array, AnySparse):
             raise DistError(
-                f"the gradient of {names[self.parameters[place]]!r} is sparse, which only those of "
-                "nn.Embedding(sparse=True) and nn.EmbeddingBag(sparse=True) may be: the processes must know it "
-                "beforehand"
+                f"the gradient of {name!r} is sparse, which only those of nn.Embedding(sparse=True) and "
+                "nn.EmbeddingBag(sparse=True) may be: the processes must know it beforehand"
             )
-        cpu.copyto(view, gradient)
-        if as_view:
-            tensor.grad = Tensor(view, cpu)
+        elif tensor.grad._array is not view:
+            cpu.copyto(view, tensor.grad._array)
+            if as_view:
+                tensor.grad = Tensor(view, cpu)
 
     def take_nothing(self) -> None:
         """Zeros, of a process that has no batch."""
@@ -121,6 +109,8 @@ class Bucket:
 class SparseBucket:
     """One parameter whose gradients are sparse: the places and values of all processes are gathered and added up."""
 
+    views = (None,)
+
     def __init__(self, index: int, parameters: list[int], tensors: list[Tensor]) -> None:
         self.index, self.parameters, self.tensors = index, parameters, tensors
         self.start_pass()
@@ -129,14 +119,13 @@ class SparseBucket:
         self.sent: Any = None
         self.gradient: Tensor | None = None
 
-    def take(self, names: Sequence[str], arrays: list[Any], as_view: bool) -> None:
-        (tensor,), (number,) = self.tensors, self.parameters
+    def take(self, name: str, tensor: Tensor, view: Array | None, as_view: bool) -> None:
         if tensor.grad is None:
             self.gradient = nothing_like(tensor)
         elif isinstance(tensor.grad._array, AnySparse):
             self.gradient = tensor.grad.detach().clone()
         else:
-            raise DistError(f"the gradient of {names[number]!r} is dense, and its module was made with sparse=True")
+            raise DistError(f"the gradient of {name!r} is dense, and its module was made with sparse=True")
 
     def take_nothing(self) -> None:
         self.gradient = nothing_like(self.tensors[0])

@@ -10,6 +10,7 @@ import functools
 import time
 from collections.abc import Iterator
 from typing import Any
+from weakref import finalize
 
 from undertow.distributed.algorithms.join import Join, Joinable, JoinHook
 from undertow.distributed.collectives import broadcast
@@ -95,6 +96,7 @@ class DistributedDataParallel(Module, Joinable):
             self.static_graph,
         )
         self._logging = LoggingData(self)
+        finalize(self, self._reducer.leave).atexit = False  # the module may go on without this one
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name not in NOT_PICKLED}

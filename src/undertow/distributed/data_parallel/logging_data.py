@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 if TYPE_CHECKING:
     from undertow.distributed.data_parallel.ddp import DistributedDataParallel
@@ -35,11 +36,18 @@ class LoggingData:
     """The facts of one model."""
 
     def __init__(self, model: DistributedDataParallel) -> None:
-        self.model, self.sample_rate, self.error = model, 100, ""
+        self._model, self.sample_rate, self.error = ref(model), 100, ""
         self.iteration, self.noted_passes = 0, 0
         self.forward: tuple[int, int] = (0, 0)
         self.last: dict[str, float] = {}
         self.sums: dict[str, float] = {}
+
+    @property
+    def model(self) -> DistributedDataParallel:
+        """Known weakly, as the parameters let a model go that is dropped."""
+        found = self._model()
+        assert found is not None
+        return found
 
     def forward_took(self, started: int, ended: int) -> None:
         self.forward = started, ended

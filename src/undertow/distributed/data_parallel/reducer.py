@@ -10,7 +10,6 @@ Hooks of branches that run at the same time come on several threads: `lock` guar
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -19,12 +18,13 @@ from typing import Any
 from undertow.autograd.graph import queue_callback
 from undertow.backend import cpu
 from undertow.distributed.collectives import all_reduce
-from undertow.distributed.data_parallel.arrivals import Arrivals, arrived
+from undertow.distributed.data_parallel.arrivals import Arrival, Arrivals
 from undertow.distributed.data_parallel.buckets import AnyBucket, CommHook, GradBucket, SparseBucket, divided
 from undertow.distributed.errors import DistError
 from undertow.distributed.objects import everybodys
 from undertow.distributed.process_group import ProcessGroup
 from undertow.engine.tasks import current_task
+from undertow.graph.hooks import add_last_hook, remove_last_hook
 from undertow.tensor import Tensor
 
 
@@ -58,24 +58,31 @@ class Reducer:
         self.divisor = self.members = group.size()  # of sums; and how many processes take part, which a Join changes
         self.armed = self.is_rebuilt = False
         self.has_batch = True
-        self.arrivals = Arrivals(len(tensors), self.arrived, self.send_ready, self.lock)
+        self.arrivals = Arrivals(len(tensors), as_view, self.arrived, self.send_ready, self.lock)
         self.used = cpu.zeros(
             len(tensors), dtype=bool
         )  # since the last exchange: also by passes that exchanged nothing
         self.order: list[int] = []  # in which gradients came in the first pass
-        self.expected: Any = None  # how often each came in the first pass of a static graph
+        self.uses = cpu.zeros(len(tensors), dtype=cpu.int64)  # how often each came in the first pass of a static graph
+        self.knows_uses = False
         self.hook: CommHook = None
         self.passes = 0
         self.times: dict[str, float] = {}  # of the pass: see logging_data.py
         self.build(list(range(len(tensors)))[::-1])  # the last layers have their gradients first
-        for number, tensor in enumerate(tensors):
-            tensor.register_post_accumulate_grad_hook(functools.partial(arrived, self.arrivals, number))
+        self.hooks = [Arrival(self.arrivals, number) for number in range(len(tensors))]
+        for tensor, hook in zip(tensors, self.hooks, strict=True):
+            add_last_hook(tensor, hook)
+
+    def leave(self) -> None:
+        """Let the parameters' gradients be their own again."""
+        for tensor, hook in zip(self.tensors, self.hooks, strict=True):
+            remove_last_hook(tensor, hook)
 
     def build(self, order: list[int]) -> None:
         self.buckets = divided(order, self.tensors, *self.caps, self.sparse)
         last = self.buckets[-1]
         self.counted = None if isinstance(last, SparseBucket) else last  # with whose gradients counts of use are sent
-        self.arrivals.lay_out([bucket.parameters for bucket in self.buckets])
+        self.arrivals.lay_out([(bucket.parameters, bucket.views) for bucket in self.buckets])
         self.start_pass()
 
     # ---- gradients come
@@ -100,9 +107,14 @@ class Reducer:
         for bucket in self.buckets:
             bucket.start_pass()
 
+    @property
+    def is_learning(self) -> bool:
+        """Whether this pass tells how often each gradient comes."""
+        return self.static_graph and not self.knows_uses
+
     def open(self) -> None:
-        """Most gradients come inside a pass that does what it must: they are noted, and nothing else is done."""
-        self.arrivals.is_open = self.armed and self.is_rebuilt and self.wanted and not self.static_graph
+        """Most gradients come inside a pass that does what it must: they are taken, and nothing else is done."""
+        self.arrivals.is_open = self.armed and self.is_rebuilt and self.wanted and not self.is_learning
 
     def arrived(self, number: int, tensor: Tensor) -> None:
         """A parameter has its gradient, and that is not all."""
@@ -112,17 +124,21 @@ class Reducer:
         with self.lock:
             if not self.armed:
                 self.arm()
-            came = self.arrivals.came
-            came[number] += 1
-            if self.static_graph:
-                if self.expected is None or came[number] != self.expected[number]:
-                    return  # there may be more to come: at the latest, the end of the pass sends it
-            elif came[number] > 1:
+            if self.is_learning:
+                self.uses[number] += 1
+                return  # there may be more to come: the end of the pass sends it
+            if not self.static_graph and not self.arrivals.left[number]:
                 self.refuse_second(number)
-            if not self.is_rebuilt:
-                self.order.append(number)
-            self.arrivals.note(number, tensor.grad._array)
+            if self.arrivals.is_due(number):
+                if not self.is_rebuilt:
+                    self.order.append(number)
+                self.take(number)
+                self.arrivals.note(number)
             self.open()  # not before this one is noted: others may come on other threads
+
+    def take(self, number: int) -> None:
+        bucket = self.buckets[self.arrivals.buckets[number]]
+        bucket.take(self.names[number], self.tensors[number], self.arrivals.views[number], self.as_view)
 
     def refuse_second(self, number: int) -> None:
         raise DistError(
@@ -135,21 +151,27 @@ class Reducer:
 
     def send_ready(self) -> None:
         with self.lock:
-            self._send_in_turn()
+            while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
+                self.send_next()
 
-    def _send_in_turn(self) -> None:
-        while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
-            self.send(self.buckets[self.sent])
-            self.sent += 1
+    def send_rest(self) -> None:
+        """The pass has ended: what has not come was not used."""
+        while self.sent < len(self.buckets):
+            self.send_next()
+
+    def send_next(self) -> None:
+        bucket = self.buckets[self.sent]
+        self.times.setdefault("backward_comm_time_start", time.perf_counter_ns())
+        if not self.has_batch:
+            bucket.take_nothing()
+        elif self.arrivals.missing[self.sent]:
+            for number in bucket.parameters:
+                if self.arrivals.left[number]:
+                    self.take(number)
+        self.send(bucket)
+        self.sent += 1
 
     def send(self, bucket: AnyBucket) -> None:
-        self.times.setdefault("backward_comm_time_start", time.perf_counter_ns())
-        if self.has_batch:
-            arrays = self.arrivals.arrays[bucket.index]
-            bucket.take(self.names, arrays, self.as_view)
-            arrays[:] = [None] * len(arrays)  # the program may drop its gradients: nobody else is to keep them
-        else:
-            bucket.take_nothing()
         if self.hook is not None:
             bucket.sent = self.hook(GradBucket(bucket, bucket is self.buckets[-1]))
             return
@@ -160,18 +182,18 @@ class Reducer:
 
     def whose(self) -> Any:
         """Which parameters were used since the last exchange, as an array."""
-        return self.used | (self.arrivals.came > 0)
+        return self.used | (self.arrivals.left != self.arrivals.awaited)
 
     def finish(self) -> None:
         """The pass has ended: send what is left, and give every parameter the mean."""
         with self.lock:
             self.armed = self.arrivals.is_open = False
             self.times["backward_compute_time_end"] = time.perf_counter_ns()
-            if self.static_graph and self.expected is None:
-                self.expected = self.arrivals.came.copy()
-                self.order = [n for n in range(len(self.tensors))[::-1] if self.expected[n]]
-            self.arrivals.missing[...] = 0
-            self.send_ready()
+            if self.is_learning:
+                self.knows_uses = True
+                self.arrivals.expect(self.uses)
+                self.order = [n for n in range(len(self.tensors))[::-1] if self.uses[n]]
+            self.send_rest()
             self.settle(self.receive(), write=True)
             self.used[...] = False
             self.times["backward_comm_time_end"] = time.perf_counter_ns()
@@ -182,8 +204,7 @@ class Reducer:
         with self.lock:
             self.start_pass()
             self.has_batch, self.used[...] = False, False
-            self.arrivals.missing[...] = 0
-            self.send_ready()
+            self.send_rest()
             self.settle(self.receive(), write=False)
             self.has_batch = True
 

@@ -17,6 +17,7 @@ from undertow.distributed.rpc import functions as functions
 from undertow.distributed.rpc.calls import get_worker_info as get_worker_info
 from undertow.distributed.rpc.calls import rpc_async as rpc_async
 from undertow.distributed.rpc.calls import rpc_sync as rpc_sync
+from undertow.distributed.rpc.lifetime import BackendType as BackendType
 from undertow.distributed.rpc.lifetime import RpcBackendOptions as RpcBackendOptions
 from undertow.distributed.rpc.lifetime import init_rpc as init_rpc
 from undertow.distributed.rpc.lifetime import shutdown as shutdown
@@ -31,9 +32,9 @@ from undertow.distributed.workers.future import collect_all as collect_all
 from undertow.distributed.workers.future import wait_all as wait_all
 
 __all__ = [
-    "Future", "RRef", "RemoteError", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo", "collect_all",
-    "functions", "get_rpc_timeout", "get_worker_info", "init_rpc", "is_available", "remote", "rpc_async", "rpc_sync",
-    "shutdown", "wait_all",
+    "BackendType", "Future", "RRef", "RemoteError", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo",
+    "collect_all", "functions", "get_rpc_timeout", "get_worker_info", "init_rpc", "is_available", "remote", "rpc_async",
+    "rpc_sync", "shutdown", "wait_all",
 ]  # fmt: skip
 
 #: PyTorch's name of the options

@@ -33,7 +33,7 @@ def worker(agent: Agent, to: str | int | WorkerInfo) -> WorkerInfo:
     if isinstance(to, int) and not isinstance(to, bool):
         if 0 <= to < len(agent.workers):
             return agent.workers[to]
-        raise ValueError(f"Cannot get WorkerInfo for rank {to}: there are {len(agent.workers)} processes, from 0 on")
+        raise RuntimeError(f"Cannot get WorkerInfo for rank {to}: there are {len(agent.workers)} processes, from 0 on")
     if not isinstance(to, str):
         raise ValueError(f"Cannot get WorkerInfo from name {to!r}: a process is a name, a rank or a WorkerInfo")
     for found in agent.workers:

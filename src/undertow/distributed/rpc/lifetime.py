@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import enum
 import os
 import time
 from array import array
@@ -12,13 +13,20 @@ from undertow.distributed.autograd.nodes import TensorHistory
 from undertow.distributed.joining import errors_stop_all, join
 from undertow.distributed.rpc import rref
 from undertow.distributed.rpc.calls import DEFAULT_RPC_TIMEOUT_SEC
-from undertow.distributed.work import abandoned, seconds_of
+from undertow.distributed.work import Work, abandoned, seconds_of
 from undertow.distributed.workers.agent import Agent, WorkerInfo, current_agent, has_agent, set_agent
 
 #: how many requests a process serves at the same time, if it does not say
 DEFAULT_NUM_WORKER_THREADS = 16
 #: how long `init_rpc` and `shutdown` wait for the others: seconds
 MEETING = 300.0
+
+
+class BackendType(enum.Enum):
+    """What carries calls. PyTorch's name is taken, too; all is MPI."""
+
+    MPI = "mpi"
+    TENSORPIPE = "tensorpipe"
 
 
 class RpcBackendOptions:
@@ -47,7 +55,7 @@ class RpcBackendOptions:
 
 def init_rpc(
     name: str,
-    backend: Any = None,
+    backend: BackendType | None = None,
     rank: int = -1,
     world_size: int | None = None,
     rpc_backend_options: RpcBackendOptions | None = None,
@@ -62,6 +70,13 @@ def init_rpc(
     """
     if has_agent():
         raise RuntimeError("RPC is already initialized")
+    if not (backend is None or isinstance(backend, BackendType)):
+        raise TypeError(f"Argument backend must be a member of BackendType, not {backend!r}; it may be left out")
+    if not (rpc_backend_options is None or isinstance(rpc_backend_options, RpcBackendOptions)):
+        raise TypeError(
+            "Argument rpc_backend_options must be an instance of RpcBackendOptions, not "
+            f"{type(rpc_backend_options).__name__}"
+        )
     if not isinstance(name, str) or not name:
         raise ValueError(f"init_rpc: the name of a process is a text, not {name!r}")
     options = rpc_backend_options or RpcBackendOptions()
@@ -85,6 +100,7 @@ def init_rpc(
     errors_stop_all.hold()
     atexit.register(_stop, agent)
     agent.start()
+    Work.gives_way = True
 
 
 def _gathered(comm: Any, value: Any) -> list[Any]:
@@ -146,5 +162,6 @@ def _stop(agent: Agent) -> None:
     atexit.unregister(_stop)
     if has_agent() and current_agent() is agent:
         set_agent(None)
+        Work.gives_way = False
         errors_stop_all.release()
     agent.stop()

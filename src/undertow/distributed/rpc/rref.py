@@ -26,7 +26,15 @@ from undertow.distributed.rpc.calls import (
     run_function,
     worker,
 )
-from undertow.distributed.workers.agent import Agent, Arrived, WorkerInfo, current_agent, handles, has_agent
+from undertow.distributed.workers.agent import (
+    Agent,
+    Arrived,
+    CallTimeoutError,
+    WorkerInfo,
+    current_agent,
+    handles,
+    has_agent,
+)
 from undertow.distributed.workers.future import Future
 from undertow.distributed.workers.values import travels
 from undertow.graph.end_nodes import copy_of
@@ -136,16 +144,27 @@ class RRef:
         if self.is_owner():
             return self.local_value()
         if self._created is not None:
-            self._created.wait()  # raises what has kept the owner from computing it at all
+            self._wait_for_creation()
         call = self._agent.call(self._owner.id, "value of RRef", self._number, timeout, current_id.get(), "to_here")
         return call.wait()
+
+    def _wait_for_creation(self) -> None:
+        """Raise what has kept the owner from computing the value at all."""
+        assert self._created is not None
+        try:
+            self._created.wait()
+        except CallTimeoutError as error:
+            raise CallTimeoutError(
+                "RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not "
+                f"exist: {error}"
+            ) from error
 
     def local_value(self) -> Any:
         """The value, in the process that has it."""
         if not self.is_owner():
             raise RuntimeError(
-                f"For {self!r}, can't call localValue() on user {self._agent.me}. Call it on owner {self._owner}; "
-                "to_here() sends the value."
+                f"For UserRRef(rref_id={self._shown(self._number)}, fork_id={self._shown(self._fork)}), can't call "
+                f"localValue() on user {self._agent.me}. Call it on owner {self._owner}; to_here() sends the value."
             )
         future = find_or_make(self._number).value
         future.until_done(self._agent.timeout or None)

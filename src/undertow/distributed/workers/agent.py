@@ -156,6 +156,10 @@ class RemoteError(RuntimeError):
     """
 
 
+class CallTimeoutError(RuntimeError):
+    """Another process has not answered within the limit of time."""
+
+
 class Agent:
     """Sends messages and answers those that come.
 
@@ -367,7 +371,7 @@ class Agent:
                 threading.Thread(target=call.future.set_exception, args=(error,), daemon=True).start()
 
     def too_late(self, call: Call) -> RuntimeError:
-        return RuntimeError(
+        return CallTimeoutError(
             f"RPC ran for more than set timeout ({call.limit * 1000:.0f} ms) and will now be marked with an error: "
             f"{self.workers[call.to]} has not answered {call.what}"
         )

@@ -19,7 +19,7 @@ from undertow.autograd.interceptors.observer import name_of
 from undertow.compiled import core
 from undertow.ops.declare.op import REGISTRY, Op
 from undertow.scopes import common_lock, held
-from undertow.tensor.torch_function import behind, python_function
+from undertow.tensor.torch_function import python_function
 
 #: called with an operation, when it began, and a frame with its arguments, which is about to end
 Ended = Callable[[Op, int, FrameType], None]
@@ -37,11 +37,10 @@ def composites() -> dict[CodeType, tuple[FunctionType, Op]]:
     for op in ops:
         if op.kind == "composite" and is_shown(op, names):
             public: Any = python_function(op.function)
-            public = inspect.unwrap(public)
-            function = behind(public)
+            function: Any = inspect.unwrap(public)
             if function.__code__ in found:  # made by the same factory: told apart by the name
                 function.__code__ = function.__code__.replace(co_name=op.name)
-            found[function.__code__] = public, op
+            found[function.__code__] = function, op
             if core is not None and isinstance(op.function, core.Shortcut):
                 op.function.show(op.name)
     return found
@@ -51,7 +50,7 @@ def is_shown(op: Op, names: set[str]) -> bool:
     """Whether a profile has a row for a composite; `names` are those of operations that are not made of others."""
     if op.name.startswith("_") or op.name == "getitem":  # PyTorch shows what indexing is made of
         return False
-    only_sorts_its_arguments = not isinstance(op.function, FunctionType)  # by a @shortcut
+    only_sorts_its_arguments = core is not None and isinstance(op.function, core.Shortcut)
     return not (only_sorts_its_arguments and op.name in names)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from undertow.compiled import core
 from undertow.instrument.profiler.composites import Switch, composites, listener_of_thread
 from undertow.ops.declare.op import Op
-from undertow.tensor.torch_function import behind
 
 # Constants of a code may be any objects: "facts" becomes those of one composite. Its own globals are of no use here,
 # because the code runs with the globals of the function that it stands in for.
@@ -41,15 +40,15 @@ def outer():
 
 
 class StandIns(Switch):
-    """The exchange of codes. Functions may begin to ask at any time: see Note [Functions that ask]."""
+    """The exchange of codes."""
 
     def turn_on(self) -> None:
         for function, _, stand_in in codes():
-            behind(function).__code__ = stand_in
+            function.__code__ = stand_in
 
     def turn_off(self) -> None:
         for function, code, _ in codes():
-            behind(function).__code__ = code
+            function.__code__ = code
 
 
 @cache
@@ -59,7 +58,6 @@ def codes() -> list[tuple[FunctionType, CodeType, CodeType]]:
 
 
 def stand_in_of(code: CodeType, function: FunctionType, op: Op) -> CodeType:
-    function = behind(function)
     itself = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
     facts = itself, op, op.name, perf_counter_ns, written_by_core, listener_of_thread.get, sys._getframe
     made = shape_of_stand_in(*parameters_and_arguments(code), len(code.co_freevars))

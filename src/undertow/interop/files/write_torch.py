@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from undertow.backend.public_dtypes import PREFIX
 from undertow.interop.files.archives import writing
 from undertow.interop.files.read_torch import STORAGES
 from undertow.tensor import LEAF, Tensor
@@ -56,6 +57,9 @@ class _Writer:
 
     def encoded(self, obj: Any, name: str) -> bytes:
         """The instructions that build `obj`; `name` says where in the tree it is."""
+        if isinstance(obj, np.ndarray | np.generic) and (PREFIX[0] == "torch" or obj.dtype.name not in STORAGE_NAMES):
+            # what a program that was written for PyTorch saves as an array is to come back as one
+            raise NotDataError(f"an array at {name.lstrip('.') or 'the top'!r} is no tensor")
         if isinstance(obj, np.generic):
             obj = obj.item()
         if isinstance(obj, Tensor | np.ndarray):

@@ -91,7 +91,7 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
         if not dtypes.is_storable(value.dtype):
             raise TypeError(f"{op}(): argument '{name}' has dtype {value.dtype}, which no tensor can have")
         return Tensor(value, cpu)
-    if torch_function.own_function(type(value)) is not None and not torch_function.is_enabled():
+    if torch_function.own_function(type(value)) is not None and not torch_function.FUNCTIONS_ASK:
         torch_function.enable()
         raise TypeError(
             f"{op}() was given {foreign_name(value)}, the first object whose class has __torch_function__: undertow "
@@ -164,11 +164,6 @@ def explain(error: Exception, op: str, arrays: tuple[Any, ...]) -> None:
     if problem is not None:
         shapes = " and ".join(str(list(array.shape)) for array in arrays)
         raise RuntimeError(f"{problem}: {op} was given shapes {shapes}, which do not broadcast") from None
-    if isinstance(error, OverflowError):
-        raise RuntimeError(
-            f"value cannot be converted to type {arrays[0].dtype} without overflow: {op} was given a Python "
-            "number outside that type's range. Convert the tensor to a wider dtype first."
-        ) from None
     if isinstance(error, TypeError) and ("ufunc" in str(error) or "numpy boolean" in str(error)):
         names = ", ".join(dict.fromkeys(map(type_name, arrays)))
         raise NotImplementedError(f"\"{op}\" not implemented for '{names}'") from None

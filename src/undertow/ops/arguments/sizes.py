@@ -26,10 +26,13 @@ def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple
 
 
 def as_int(function: str, argument: str, value: Any) -> int:
-    """An argument that must be an integer."""
+    """An argument that must be an integer, of 64 bits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}(): argument '{argument}' must be int, not {type(value).__name__}")
-    return index(value)
+    number = index(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"Overflow when unpacking long long: {function}() has no use for {argument}={number}")
+    return number
 
 
 def infer_sizes(sizes: tuple[int, ...], numel: int) -> tuple[int, ...]:

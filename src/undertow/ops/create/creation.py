@@ -18,6 +18,7 @@ from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
+from undertow.ops.arguments.sizes import as_int
 from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite
 from undertow.ops.views.clone import clone
@@ -431,12 +432,6 @@ def eye(
         if k is not None and k < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {k}")
     return leaf(xp.eye(rows, columns, dtype=float_dtype(dtype, "eye")), xp, requires_grad)
-
-
-def as_int(function: str, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{function}(): argument '{name}' must be int, not {type(value).__name__}")
-    return operator.index(value)
 
 
 # ---- the constructor

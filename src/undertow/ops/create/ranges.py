@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
+from undertow.ops.arguments.sizes import as_int
 from undertow.ops.arguments.value_dependent import example_by_example
-from undertow.ops.create.creation import as_int, as_number, leaf
+from undertow.ops.create.creation import as_number, leaf
 from undertow.ops.declare import composite
 from undertow.tensor import Tensor
 

@@ -39,6 +39,7 @@ from undertow.ops.declare.op import Vjp, read_variants
 from undertow.ops.declare.op import names_with as names_with
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import Rule
+from undertow.tensor.torch_function import asks
 
 
 def primitive(
@@ -119,10 +120,10 @@ def composite(function: Callable[..., Any] | None = None, **options: Any) -> Any
         return functools.partial(composite, **options)
     if "order" in options:
         function = in_declared_order(function, options.pop("order"))
-    op = Op.of_composite(function, **options)
-    function.op = op  # type: ignore[attr-defined]
+    public = asks(function)
+    op = public.op = Op.of_composite(public, **options)
     REGISTRY[op.name] = op
-    return function
+    return public
 
 
 def register(op: Op) -> Any:

@@ -38,6 +38,7 @@ from undertow.ops.declare.record import record
 from undertow.tensor import Tensor, counter_of
 from undertow.tensor.subclasses import class_of
 from undertow.tensor.tensor import SUBCLASSES
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def function_of(op: Op) -> Any:
     count = -1 if op.params else len(op.ordered)  # of a call in which there is nothing to bind, but perhaps a number
     number = op.ordered.index(op.number) if op.number else 0
 
+    @asks_itself
     def function(*args: Any, **kwargs: Any) -> Any:
+        if FUNCTIONS_ASK and (found := answer(op.function, args, kwargs)) is not NOBODY:
+            return found
         if kwargs or len(args) != count or type(args[number]) not in NOT_TO_BIND:
             args = bind(args, kwargs)
         state = current()
@@ -123,7 +127,10 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
         explain_failure(form, arguments, error)
-        raise
+        fitting = numbers_that_fit(form, arguments, first.dtype) if isinstance(error, OverflowError) else None
+        if fitting is None:
+            raise
+        return apply(form, fitting, state)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         half = half or widen_again(form, arrays)
         out = forward_again(form, xp, arrays)
@@ -165,6 +172,26 @@ def apply_to_others(form: Form, arguments: Any, state: State, missing: Attribute
     for k, tensor in zip(places, tensors, strict=True):
         found[k] = tensor
     return apply(form, found, state)
+
+
+def numbers_that_fit(form: Form, arguments: Any, dtype: Any) -> list[Any] | None:
+    """The arguments with integers wrapped around into a narrow dtype, if there are any beyond it.
+
+    As in PyTorch: the other operand of `x + 300` is wrapped around, whatever it is; a limit or an exponent only if it
+    is negative, and the dtype unsigned.
+    """
+    if not form.elementwise or dtype.kind not in "iu":
+        return None
+    span = 1 << 8 * dtype.itemsize
+    lowest = -span // 2 if dtype.kind == "i" else 0
+    allowed = range(-(1 << 63), 1 << 63) if form.numbers == ("other",) else range(lowest or 1 - span, lowest + span)
+    fitting = [(v - lowest) % span + lowest if type(v) is int and v in allowed else v for v in arguments]
+    if all([new == old for new, old in zip(fitting, arguments, strict=True) if type(old) is int]):
+        raise RuntimeError(
+            f"value cannot be converted to type {dtype} without overflow: {form.name} was given a Python number "
+            "outside that type's range. Convert the tensor to a wider dtype first."
+        ) from None
+    return fitting
 
 
 def explain_failure(form: Form, arguments: Any, error: Exception) -> None:

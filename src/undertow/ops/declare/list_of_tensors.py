@@ -28,6 +28,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
 from undertow.tensor.subclasses import class_of
 from undertow.tensor.tensor import SUBCLASSES
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
 
 if TYPE_CHECKING:
     from undertow.modes import State
@@ -81,7 +82,10 @@ def function_of(op: Op) -> Any:
     """The function that a program calls, in Python."""
     bind = op.bind
 
+    @asks_itself
     def function(*args: Any, **kwargs: Any) -> Any:
+        if FUNCTIONS_ASK and (found := answer(op.function, args, kwargs)) is not NOBODY:
+            return found
         args = bind(args, kwargs)
         state = current()
         if state.intercept is not None:
@@ -90,7 +94,7 @@ def function_of(op: Op) -> Any:
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
-    function.__signature__ = op.signature()  # type: ignore[attr-defined]
+    function.__signature__ = op.signature()
     return function
 
 

@@ -8,7 +8,8 @@ from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array, DType
 from undertow.ops.arguments.dims import numpy_spelling
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.create.creation import as_int, as_number, check_shape, leaf
+from undertow.ops.arguments.sizes import as_int
+from undertow.ops.create.creation import as_number, check_shape, leaf
 from undertow.ops.declare import composite
 from undertow.ops.fourier.transforms import as_tuple, one_dim
 from undertow.ops.shape.flip_roll import roll

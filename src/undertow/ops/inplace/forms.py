@@ -33,6 +33,7 @@ from undertow.tensor import LEAF, Tensor, counter_of, current_edge
 from undertow.tensor.extra import DEFAULT
 from undertow.tensor.memory import unlocked
 from undertow.tensor.tensor import requires_grad
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
 from undertow.tensor.version_counter import NO_COUNTER
 
 if TYPE_CHECKING:
@@ -239,7 +240,10 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     direct = declared and is_simple(op) and op.params in ([], ["alpha"])
     overlap = None if op is None else op.overlap
 
+    @asks_itself
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if FUNCTIONS_ASK and (found := answer(public, (self, *args), kwargs)) is not NOBODY:
+            return found
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.in_place(shown, change, function, self, args, kwargs)
@@ -254,10 +258,10 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
             write_array(self, function(self, *args, **kwargs)._array, shown)
         return self
 
-    described(change, name, shown)
-    if not declared or not is_simple(op):
-        return change
-    return described(compile_in_place(op, shown, change, check_history, times_alpha), name, shown)
+    public = described(change, name, shown)
+    if declared and is_simple(op):
+        public = described(compile_in_place(op, shown, change, check_history, times_alpha), name, shown)
+    return public
 
 
 def is_simple(op: Op) -> bool:

@@ -25,6 +25,26 @@ from undertow.ops.inplace.forms import check_in_place, write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks, asks_itself
+
+#: functions whose `out` must have the dtype of the result, as in PyTorch; others convert to one that can hold it
+SAME_DTYPE = frozenset(
+    """
+    abs addbmm addmm addmv alias_copy amax amin aminmax arange argmax argmin as_strided_copy avg_pool2d avg_pool3d
+    baddbmm bitwise_not bmm bucketize ceil complex conj_physical cross cummax cummin diag diagonal_copy diff dot
+    empty expand_copy eye fft_ifft fft_ihfft floor frac frexp full gather gelu hardshrink heaviside histc histogram
+    index_add index_copy index_reduce index_select inner isin isneginf isposinf kthvalue linalg_cholesky
+    linalg_cholesky_ex linalg_cross linalg_det linalg_eigh linalg_eigvalsh linalg_inv linalg_inv_ex
+    linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lu linalg_lu_factor linalg_lu_factor_ex
+    linalg_lu_solve linalg_matrix_norm linalg_multi_dot linalg_norm linalg_qr linalg_slogdet linalg_solve
+    linalg_solve_ex linalg_solve_triangular linalg_svd linalg_svdvals linalg_vecdot linalg_vector_norm linear
+    linspace log_softmax logcumsumexp logsigmoid logspace lu_solve lu_unpack masked_select matmul mm mode msort
+    multinomial mv nan_to_num nanquantile narrow_copy neg nonzero norm ones ormqr permute_copy polar qr quantile
+    renorm round scatter scatter_add scatter_reduce searchsorted sgn sign signbit slice_scatter softmax softplus
+    softshrink sort split_with_sizes_copy squeeze_copy svd t_copy take take_along_dim tensordot topk transpose_copy
+    triangular_solve tril triu trunc unbind_copy unfold_copy unsqueeze_copy vdot view_copy zeros
+    """.split()
+)
 
 
 def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Array) -> Array:
@@ -74,6 +94,11 @@ def check_overlap(function: Callable[..., Any], target: Tensor, args: tuple[Any,
 def fit(target: Tensor, array: Array, name: str) -> None:
     """Give `target` the shape of the result, in memory of its own, if it has another; refuse one of a lesser dtype."""
     mine = target._array
+    if name in SAME_DTYPE and mine.dtype != array.dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {dtypes.SCALAR_NAMES[array.dtype]}, but got "
+            f"{dtypes.SCALAR_NAMES[mine.dtype]} instead: {name} does not convert its result"
+        )
     if dtypes.CATEGORY[array.dtype.kind] > dtypes.CATEGORY[mine.dtype.kind]:
         raise RuntimeError(
             f"result type {dtypes.SCALAR_NAMES[array.dtype]} can't be cast to the desired output type "
@@ -100,7 +125,12 @@ def function_with_out(op: Op) -> Any:
     bind = op.bind
     places = [k for k, name in enumerate(op.ordered) if name in op.inputs]
 
+    @asks_itself
     def function(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
+        if FUNCTIONS_ASK:
+            found = answer(public, args, kwargs if out is None else {**kwargs, "out": out})
+            if found is not NOBODY:
+                return found
         args = bind(args, kwargs)
         for k in places:
             if type(args[k]) is not Tensor:
@@ -115,9 +145,10 @@ def function_with_out(op: Op) -> Any:
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
-    function.op = op  # type: ignore[attr-defined]
+    function.op = op
     compiled = compile_with_out(op, function)
-    return describe(op, function, compiled, lambda: _signature_with_out(op))
+    public = describe(op, function, compiled, lambda: _signature_with_out(op))
+    return public
 
 
 def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:
@@ -165,6 +196,7 @@ def public_function(name: str) -> Callable[..., Any]:
 
 
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    @asks
     @shortcut(function, ForeignOperandError, name="with_out")
     @functools.wraps(function)
     def wrapped(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:

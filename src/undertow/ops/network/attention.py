@@ -11,6 +11,7 @@ from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
 from undertow.ops.create.creation import ones
 from undertow.ops.create.like import new_zeros, zeros_like
+from undertow.ops.declare.composite_order import arrays_among, rearranged
 from undertow.ops.index.masks import masked_fill
 from undertow.ops.linalg.matmul import bmm, matmul
 from undertow.ops.network.dropout import dropout
@@ -67,7 +68,9 @@ def scaled_dot_product_attention(
     if mask is not None:
         scores = scores + (additive(logical_not(mask), scores.dtype) if mask.dtype == dtypes.bool_ else mask)
     weights = softmax(scores, -1) if attn_mask is None else _safe_softmax(scores, -1)
-    return matmul(dropout(weights, dropout_p) if dropout_p > 0 else weights, value)
+    if dropout_p > 0:
+        return matmul(dropout(weights, dropout_p), value)
+    return rearranged(matmul(weights, value), "attention", list(arrays_among((query, key, value))))
 
 
 def causal_mask(scores: Any) -> Any:

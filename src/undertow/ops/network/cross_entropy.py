@@ -259,9 +259,19 @@ def cross_entropies(xp: Namespace, input: Array, place: Any) -> Array:
     if input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         return row_kernels.cross_entropies(input, input[place])
     axis = _class_axis(input.shape)
+    if input.ndim > 2:
+        found = kernels.softmax_columns(xp, input, axis, kernels.LOGSUMEXP, _scores_at(xp, input, place))
+        if found is not None:
+            return found
     scores = input - xp.maximum.reduce(input, axis=axis, keepdims=True)
     own = scores[place]
     return xp.log(xp.add.reduce(xp.exp(scores, out=scores), axis=axis)) - own
+
+
+def _scores_at(xp: Namespace, input: Array, place: Any) -> Array:
+    """The scores of the targets' classes, which are in the second place."""
+    found = kernels.gather(xp, input, 1, xp.expand_dims(place[1], 1))
+    return input[place] if found is None else found[:, 0]
 
 
 @twin
@@ -367,10 +377,23 @@ def softmax_minus_target(xp: Namespace, grad_output: Array, target: Array, input
     elif input.ndim == 2 and row_kernels.has_long_rows(xp, input):
         out = row_kernels.scaled_softmax(input, grad_output)
     else:
-        out = xp.softmax(input, _class_axis(input.shape))
-        out *= grad_output[:, None] if target.ndim else grad_output
+        out = _scaled_softmax(xp, input, grad_output)
+    if target.ndim > 1 and kernels.scatter_add(
+        xp, out, 1, xp.expand_dims(target, 1), xp.expand_dims(xp.negative(grad_output), 1)
+    ):
+        return out
     out[_place_of(xp, target)] -= grad_output
     return out
+
+
+def _scaled_softmax(xp: Namespace, input: Array, scales: Array) -> Array:
+    """The softmax over the classes, times a number for each place that has them."""
+    axis = _class_axis(input.shape)
+    found = kernels.softmax_columns(xp, input, axis, kernels.SOFTMAX, scales) if input.ndim > 2 else None
+    if found is None:
+        found = xp.softmax(input, axis)
+        found *= scales[:, None] if input.ndim > 1 else scales
+    return found
 
 
 def _unless_ignored(xp: Namespace, x: Array, target: Array, ignore_index: int) -> Array:

@@ -17,9 +17,7 @@ from undertow.ops.create.creation import tensor
 from undertow.ops.index.gather_scatter import gather
 from undertow.ops.pointwise.powers import logaddexp
 from undertow.ops.pointwise.where_clamp import clamp_min, where
-from undertow.ops.reduce.logsumexp import logsumexp
 from undertow.ops.reduce.sums_and_products import mean
-from undertow.ops.shape.joining import stack
 from undertow.ops.shape.padding import pad
 from undertow.ops.views.dimensions import expand, squeeze, unsqueeze
 from undertow.ops.views.splitting import unbind
@@ -130,7 +128,8 @@ def likelihoods(x: Tensor, sequences: list[list[int]], steps: list[int], blank: 
     with no_grad():
         new = lambda rows, dtype=dtypes.int64: tensor(rows, dtype=dtype, device=x.device)
         states = new([interleaved(sequence, blank, longest) for sequence in sequences])
-        jumps = new([may_jump(row, blank) for row in states.tolist()], dtypes.bool_)
+        may = [may_jump(row, blank) for row in states.tolist()]
+        jumps = new([[0.0 if yes else IMPOSSIBLE for yes in row] for row in may], x.dtype)
         ends = new([[2 * len(sequence)] for sequence in sequences])
         running = new([[n] for n in steps])
         starts = new(
@@ -143,10 +142,10 @@ def likelihoods(x: Tensor, sequences: list[list[int]], steps: list[int], blank: 
         at_start = tensor([0.0] + [IMPOSSIBLE] * (2 * longest), dtype=x.dtype, device=x.device)
         forward = where(running > 0, forward, at_start)
     for t, emission in enumerate(emissions[1:], 1):
-        stepped = pad(forward[:, :-1], (1, 0), "constant", IMPOSSIBLE)
-        jumped = where(jumps, pad(forward[:, :-2], (2, 0), "constant", IMPOSSIBLE), IMPOSSIBLE) if longest else stepped
-        reached = logsumexp(stack([forward, stepped, jumped], 0), 0) + emission
-        forward = where(running > t, reached, forward)
+        before = pad(forward, (2, 0), "constant", IMPOSSIBLE)
+        stepped, jumped = before[:, 1:-1], before[:, :-2] + jumps
+        reached = logaddexp(logaddexp(forward, stepped), jumped) + emission
+        forward = reached if t < min(steps) else where(running > t, reached, forward)
     last = gather(forward, 1, ends)
     before = where(ends > 0, gather(forward, 1, clamp_min(ends - 1, 0)), IMPOSSIBLE)
     return squeeze(logaddexp(last, before), 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.memory_order import arranged
 from undertow.ops.declare import Joint, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
@@ -167,7 +168,8 @@ def _attention_forward(
 ) -> tuple[Any, Any]:
     """The result, and log(sum(exp(scores))) for every query."""
     if _has_blocks(xp, query, key, value):
-        return _by_blocks(query, key, value, is_causal, scale)
+        out, logs = _by_blocks(query, key, value, is_causal, scale)
+        return arranged("attention", (query, key, value), out), logs
     found: Any = None if xp is cpu else kernels.attention(xp, query, key, value, is_causal, scale)
     if found is not None:
         return found
@@ -177,7 +179,8 @@ def _attention_forward(
     most = xp.max(scores, axis=-1, keepdims=True)
     weights = xp.exp(scores - most)
     total = xp.sum(weights, axis=-1, keepdims=True)
-    return xp.matmul(weights / total, value), xp.squeeze(most + xp.log(total), -1)
+    out = arranged("attention", (query, key, value), xp.matmul(weights / total, value))
+    return out, xp.squeeze(most + xp.log(total), -1)
 
 
 def _attention_weights(

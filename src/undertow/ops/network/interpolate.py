@@ -2,6 +2,7 @@
 
 Every mode is linear in the input and treats one dimension after the other, so that a matrix for each dimension says
 it all: row by row, which elements of the input make an element of the output. The derivative is the transposed matrix.
+Where matrices would be large, which are nearly all zeros, the elements are read and added without them.
 """
 
 from __future__ import annotations
@@ -9,21 +10,27 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from undertow.backend import cpu
-from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
+from undertow.ops.index.index_arrays import add_rows
 from undertow.ops.network.pool import adaptive_avg_pool
-from undertow.ops.network.pool_kernels import along_each
 from undertow.ops.network.sliding_windows import Sizes
 from undertow.tensor import Tensor
 
 Scales = tuple[float | None, ...]
-Row = dict[int, float]
+
+
+class Taps(NamedTuple):
+    """The elements of the input that make an element of the output: a column for each, of which many may be equal."""
+
+    places: Array
+    weights: Array
 
 
 # ---- which elements make an element of the output
@@ -36,96 +43,112 @@ def step(n: int, out: int, align_corners: bool, scale: float | None) -> float:
     return 1 / scale if scale else n / out
 
 
-def nearest(n: int, out: int, align_corners: bool, scale: float | None, centre: float = 0.0) -> list[Row]:
+def nearest(n: int, out: int, align_corners: bool, scale: float | None, centre: float = 0.0) -> Taps:
     width = cpu.float32(step(n, out, False, scale))  # PyTorch decides ties in single precision
-    return [{min(int(cpu.float32(k + centre) * width), n - 1): 1.0} for k in range(out)]
+    places = ((cpu.arange(out) + centre).astype(cpu.float32) * width).astype(cpu.int64)
+    return Taps(cpu.minimum(places, n - 1)[None], cpu.ones((1, out)))
 
 
-def nearest_exact(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
+def nearest_exact(n: int, out: int, align_corners: bool, scale: float | None) -> Taps:
     return nearest(n, out, align_corners, scale, 0.5)
 
 
-def linear(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
-    width = step(n, out, align_corners, scale)
-    rows = []
-    for k in range(out):
-        place = width * k if align_corners else max(width * (k + 0.5) - 0.5, 0.0)
-        first = min(int(place), n - 1)
-        part = min(place - first, 1.0)
-        rows.append(total([(first, 1 - part), (min(first + 1, n - 1), part)]))
-    return rows
+def linear(n: int, out: int, align_corners: bool, scale: float | None) -> Taps:
+    width, k = step(n, out, align_corners, scale), cpu.arange(out)
+    place = width * k if align_corners else cpu.maximum(width * (k + 0.5) - 0.5, 0.0)
+    first = cpu.minimum(place.astype(cpu.int64), n - 1)
+    part = cpu.minimum(place - first, 1.0)
+    return Taps(cpu.stack([first, cpu.minimum(first + 1, n - 1)]), cpu.stack([1 - part, part]))
 
 
-def cubic(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
-    width = step(n, out, align_corners, scale)
-    rows = []
-    for k in range(out):
-        place = width * k if align_corners else width * (k + 0.5) - 0.5
-        first = math.floor(place)
-        taps = range(first - 1, first + 3)
-        rows.append(total([(min(max(j, 0), n - 1), _cubic_weight(j - place, -0.75)) for j in taps]))
-    return rows
+def cubic(n: int, out: int, align_corners: bool, scale: float | None) -> Taps:
+    width, k = step(n, out, align_corners, scale), cpu.arange(out)
+    place = width * k if align_corners else width * (k + 0.5) - 0.5
+    taps = cpu.floor(place).astype(cpu.int64) + cpu.arange(-1, 3)[:, None]
+    return Taps(cpu.clip(taps, 0, n - 1), _cubic_weight(taps - place, -0.75))
 
 
-def _cubic_weight(distance: float, a: float) -> float:
+def _cubic_weight(distance: Array, a: float) -> Array:
     x = abs(distance)
-    if x < 1:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, (((x - 5) * x + 8) * x - 4) * a
+    return cpu.where(x < 1, near, cpu.where(x < 2, far, 0.0))
 
 
-def smoothed(weight: Callable[[float], float], reach: float) -> Callable[..., list[Row]]:
+def _linear_weight(distance: Array) -> Array:
+    return cpu.maximum(1 - abs(distance), 0.0)
+
+
+def smoothed(weight: Callable[[Array], Array], reach: float) -> Callable[..., Taps]:
     """Filters that widen when the image shrinks (antialias)."""
 
-    def rows(n: int, out: int, align_corners: bool, scale: float | None) -> list[Row]:
+    def taps(n: int, out: int, align_corners: bool, scale: float | None) -> Taps:
         width = step(n, out, align_corners, scale)
         wide = max(width, 1.0)
-        found = []
-        for k in range(out):
-            centre = width * (k + 0.5)
-            first = max(int(centre - reach * wide + 0.5), 0)
-            last = min(int(centre + reach * wide + 0.5), n)
-            weights = {j: weight((j - centre + 0.5) / wide) for j in range(first, last)}
-            whole = math.fsum(weights.values())
-            found.append({j: w / whole for j, w in weights.items()})
-        return found
+        centre = width * (cpu.arange(out) + 0.5)
+        first = cpu.maximum((centre - reach * wide + 0.5).astype(cpu.int64), 0)
+        last = cpu.minimum((centre + reach * wide + 0.5).astype(cpu.int64), n)
+        places = first + cpu.arange(int((last - first).max()))[:, None]
+        weights = cpu.where(places < last, weight((places - centre + 0.5) / wide), 0.0)
+        return Taps(cpu.minimum(places, n - 1), weights / weights.sum(axis=0))
 
-    return rows
+    return taps
 
 
-def total(pairs: list[tuple[int, float]]) -> Row:
-    """Weights by element, added where an element occurs more than once."""
-    row: Row = {}
-    for j, weight in pairs:
-        row[j] = row.get(j, 0.0) + weight
-    return row
-
-
-ROWS: dict[str, Callable[..., list[Row]]] = {
+TAPS: dict[str, Callable[..., Taps]] = {
     "nearest": nearest,
     "nearest_exact": nearest_exact,
     "linear": linear,
     "cubic": cubic,
-    "linear_aa": smoothed(lambda x: max(1 - abs(x), 0.0), 1.0),
+    "linear_aa": smoothed(_linear_weight, 1.0),
     "cubic_aa": smoothed(lambda x: _cubic_weight(x, -0.5), 2.0),
 }
+#: of a matrix's two sizes, multiplied, the square root up to which it is quicker than reading elements; as measured
+SMALL = {"nearest": 128, "nearest_exact": 128, "linear": 256, "cubic": 512, "linear_aa": 256, "cubic_aa": 512}
+
+
+# ---- one dimension in another size
 
 
 @functools.lru_cache(256)
 def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None) -> Array:
     """From n elements to `out`; not to be written to."""
     found = cpu.zeros((out, n))
-    for k, row in enumerate(ROWS[kind](n, out, align_corners, scale)):
-        for j, weight in row.items():
-            found[k, j] = weight
+    for places, weights in zip(*TAPS[kind](n, out, align_corners, scale), strict=True):
+        found[cpu.arange(out), places] += weights
     return found
 
 
-def matrices(
-    xp: Namespace, kind: str, sizes: Sizes, outputs: Sizes, scales: Scales, align_corners: bool, dtype: DType
-) -> list[Any]:
-    numbers = zip(sizes, outputs, scales, strict=True)
-    return [xp.asarray(matrix(kind, n, out, align_corners, scale).astype(dtype)) for n, out, scale in numbers]
+def _resized(xp: Namespace, x: Array, kind: str, n: int, out: int, *options: Any, turned: bool) -> Array:
+    """The last dimension with `out` elements in place of n; `turned`: the gradient of that, from `out` to n."""
+    if n * out <= SMALL[kind] ** 2:
+        found = xp.asarray(matrix(kind, n, out, *options).astype(x.dtype))
+        return xp.matmul(x, found if turned else found.T)
+    taps = TAPS[kind](n, out, *options)
+    columns = [(xp.asarray(p), xp.asarray(w.astype(x.dtype))) for p, w in zip(*taps, strict=True)]
+    if not turned:
+        return functools.reduce(xp.add, [xp.take(x, places, axis=-1) * weights for places, weights in columns])
+    rows = xp.moveaxis(x, -1, 0)
+    total = xp.zeros((n, *rows.shape[1:]), x.dtype)
+    for places, weights in columns:
+        add_rows(xp, total, places, rows * weights.reshape(out, *[1] * (x.ndim - 1)))
+    return xp.moveaxis(total, 0, -1)
+
+
+def resized(
+    xp: Namespace,
+    x: Array,
+    kind: str,
+    sizes: Sizes,
+    outputs: Sizes,
+    scales: Scales,
+    align_corners: bool,
+    turned: bool = False,
+) -> Array:
+    """The last dimensions in other sizes, one after the other."""
+    for n, out, scale in zip(sizes, outputs, scales, strict=True):
+        x = xp.moveaxis(x, x.ndim - len(sizes), -1)  # behind the others, so that all take turns
+        x = _resized(xp, x, kind, n, out, align_corners, scale, turned=turned)
+    return x
 
 
 # ---- primitives
@@ -135,8 +158,7 @@ def _upsample_gradient(
     xp: Namespace, grad: Array, input_sizes: Sizes, scales: Scales, align_corners: bool, kind: str, name: str
 ) -> Array:
     outputs = grad.shape[grad.ndim - len(input_sizes) :]
-    found = matrices(xp, kind, input_sizes, outputs, scales, align_corners, grad.dtype)
-    return along_each(xp, grad, [m.T for m in found])
+    return resized(xp, grad, kind, input_sizes, outputs, scales, align_corners, turned=True)
 
 
 upsample_backward = primitive(
@@ -156,8 +178,7 @@ upsample_backward = primitive(
 def upsampling(kind: str, name: str, node: str) -> Any:
     def forward(xp: Namespace, input: Array, output_size: Sizes, scales: Scales, align_corners: bool = False) -> Any:
         sizes = input.shape[input.ndim - len(output_size) :]
-        found = matrices(xp, kind, sizes, output_size, scales, align_corners, input.dtype)
-        return along_each(xp, input, found)
+        return resized(xp, input, kind, sizes, output_size, scales, align_corners)
 
     return primitive(
         name,

@@ -8,6 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
+from undertow.compiled import twin
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
@@ -17,7 +18,8 @@ from undertow.ops.linalg.matmul import rows, times_transposed
 from undertow.ops.pointwise.arithmetic import add
 
 
-def _apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None = None) -> Any:
+@twin
+def apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None = None) -> Any:
     if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
         _check_linear(input, weight, bias)
     found = None if bias is None or xp is cpu else kernels.linear(xp, input, weight, bias)
@@ -67,7 +69,7 @@ def _batch_linear(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence
 # one node for what is a transposition and an addmm in PyTorch: the weight's gradient comes out in its own layout
 linear = primitive(
     "linear",
-    forward=_apply_linear,
+    forward=apply_linear,
     vjp={
         "input": _linear_input_gradient,
         "weight": _linear_weight_gradient,

@@ -394,16 +394,8 @@ def _window_means(xp: Namespace, x: Array, count: int, n: int, turned: bool) -> 
 
 
 def _along_all(xp: Namespace, x: Array, counts: Sizes, sizes: Sizes, turned: bool) -> Array:
-    for count, n in zip(counts, sizes, strict=True):  # as in `along_each`
+    for count, n in zip(counts, sizes, strict=True):  # the first goes behind the others, so that all take turns
         x = _window_means(xp, xp.moveaxis(x, x.ndim - len(counts), -1), count, n, turned)
-    return x
-
-
-def along_each(xp: Namespace, x: Array, matrices: list[Any]) -> Array:
-    """The array with its last dimensions multiplied by a matrix each."""
-    for matrix in matrices:  # the first of these dimensions goes behind the others, so that all take turns
-        x = xp.moveaxis(x, x.ndim - len(matrices), -1)
-        x = xp.matmul(x, matrix.T)
     return x
 
 

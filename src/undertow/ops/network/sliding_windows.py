@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 
 Sizes = tuple[int, ...]
+
+#: places of a window beyond which they are not added up one by one
+MANY_PLACES = 16
 
 
 def per_dim(name: str, value: Any, dims: int, what: str = "convolution") -> Sizes:
@@ -82,11 +87,37 @@ def add_windows(xp: Namespace, columns: Array, sizes: Sizes, stride: Sizes, padd
     dims = len(sizes)
     lead = columns.ndim - 2 * dims
     kernel, counts = columns.shape[lead : lead + dims], columns.shape[lead + dims :]
+    if xp is cpu and set(dilation) == {1} and math.prod(kernel) > MANY_PLACES and math.prod(counts) > 0:
+        return _add_wide_windows(columns, sizes, stride, padding)
     out = xp.zeros((*columns.shape[:lead], *[n + 2 * p for n, p in zip(sizes, padding, strict=True)]), columns.dtype)
     for offset in offsets(kernel):
         place = columns[(slice(None),) * lead + offset]
         out[shifted_slices(offset, counts, stride, dilation)] += place
     return uncovered(out, padding)
+
+
+def _add_wide_windows(columns: Array, sizes: Sizes, stride: Sizes, padding: Sizes) -> Any:
+    """The same for windows of many places: of each, as many at once as do not overlap those of the next window."""
+    dims = len(sizes)
+    lead = columns.ndim - 2 * dims
+    kernel, counts = columns.shape[lead : lead + dims], columns.shape[lead + dims :]
+    parts = tuple([-(-k // s) for k, s in zip(kernel, stride, strict=True)])
+    padded_sizes = [n + 2 * p for n, p in zip(sizes, padding, strict=True)]
+    room = [max(n, (c - 1 + q) * s) for n, c, q, s in zip(padded_sizes, counts, parts, stride, strict=True)]
+    out = cpu.zeros((*columns.shape[:lead], *room), columns.dtype)
+    # windows first, then places: (window, place, window, place, ...), as they follow each other in the image
+    order = [*range(lead), *[k for d in range(dims) for k in (lead + dims + d, lead + d)]]
+    turned = columns.transpose(order)
+    steps = out.strides
+    for part in offsets(tuple(parts)):
+        begin = [q * s for q, s in zip(part, stride, strict=True)]
+        taken = [min(s, k - b) for s, k, b in zip(stride, kernel, begin, strict=True)]
+        shape = [n for pair in zip(counts, taken, strict=True) for n in pair]
+        strides = [n for d in range(dims) for n in (stride[d] * steps[lead + d], steps[lead + d])]
+        corner = out[(..., *[slice(b, None) for b in begin])]
+        places = cpu.lib.stride_tricks.as_strided(corner, (*columns.shape[:lead], *shape), (*steps[:lead], *strides))
+        places += turned[(..., *[k for b, n in zip(begin, taken, strict=True) for k in (slice(None), slice(b, b + n))])]
+    return uncovered(out[(..., *[slice(n) for n in padded_sizes])], padding)
 
 
 def by_x(sizes: Sequence[int]) -> str:

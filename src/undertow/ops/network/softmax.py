@@ -54,6 +54,9 @@ def normalized_exponentials(xp: Namespace, input: Array, dim: int, dtype: DType 
     axis = _axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
+    found = kernels.softmax_columns(xp, input, dim, kernels.SOFTMAX, None)
+    if found is not None:
+        return found
     out = _below_largest(xp, input, axis)
     out = xp.exp(out, out=out) if type(out) is xp.ndarray else xp.exp(out)
     out /= xp.add.reduce(out, axis, None, None, True)
@@ -158,6 +161,9 @@ def logs_of_softmax(xp: Namespace, input: Array, dim: int, dtype: DType | None =
     axis = _axis_of(dim, input.ndim)
     if input.size == 0:
         return input.copy()
+    found = kernels.softmax_columns(xp, input, dim, kernels.LOG_SOFTMAX, None)
+    if found is not None:
+        return found
     out = _below_largest(xp, input, axis)
     out -= xp.log(xp.add.reduce(xp.exp(out), axis, None, None, True))
     return out

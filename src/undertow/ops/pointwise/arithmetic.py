@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
+from undertow.compiled import twin
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
@@ -29,6 +30,7 @@ def times_alpha(input: Array, other: Array, alpha: Any) -> Any:
     return other & bool(alpha) if getattr(other, "dtype", None) == dtypes.bool_ else other * alpha
 
 
+@twin
 def difference(xp: Namespace, a: Array, b: Array) -> Any:
     try:
         return xp.subtract(a, b)
@@ -41,7 +43,8 @@ def difference(xp: Namespace, a: Array, b: Array) -> Any:
         ) from None
 
 
-def negative(xp: Namespace, input: Array) -> Array:
+@twin
+def negated(xp: Namespace, input: Array) -> Array:
     try:
         return xp.negative(input)
     except TypeError:
@@ -107,7 +110,7 @@ rsub = primitive(
 
 neg = primitive(
     "neg",
-    forward=negative,
+    forward=negated,
     vjp={"input": lambda xp, g: -g},
     jvp=LINEAR,
     batch=ELEMENTWISE,

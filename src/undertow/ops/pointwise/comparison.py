@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
+from undertow.compiled import twin
 from undertow.ops.arguments.operands import as_operand, require_order, require_tensor, type_name
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
@@ -27,25 +28,41 @@ def unary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
 # ---- order
 
 
-def _ordering(name: str, ufunc: str, **options: Any) -> Any:
-    """A comparison of real numbers; NumPy would order complex ones by their real parts."""
+# NumPy would order complex numbers by their real parts
 
-    def forward(xp: Namespace, input: Array, other: Array) -> Any:
-        if input.dtype.kind == "c":
-            require_order(name, input)
-        return getattr(xp, ufunc)(input, other)
 
-    return binary(name, forward, promote="same", **options)
+@twin
+def less(xp: Namespace, input: Array, other: Array) -> Any:
+    require_order("lt", input)
+    return xp.less(input, other)
+
+
+@twin
+def less_equal(xp: Namespace, input: Array, other: Array) -> Any:
+    require_order("le", input)
+    return xp.less_equal(input, other)
+
+
+@twin
+def greater(xp: Namespace, input: Array, other: Array) -> Any:
+    require_order("gt", input)
+    return xp.greater(input, other)
+
+
+@twin
+def greater_equal(xp: Namespace, input: Array, other: Array) -> Any:
+    require_order("ge", input)
+    return xp.greater_equal(input, other)
 
 
 eq = binary("eq", lambda xp, input, other: xp.equal(input, other), promote="same", variants="function method in_place")
 ne = binary(
     "ne", lambda xp, input, other: xp.not_equal(input, other), promote="same", variants="function method in_place"
 )
-lt = _ordering("lt", "less", variants="function method in_place")
-le = _ordering("le", "less_equal", variants="function method in_place")
-gt = _ordering("gt", "greater", variants="function method in_place")
-ge = _ordering("ge", "greater_equal", variants="function method in_place")
+lt = binary("lt", less, promote="same", variants="function method in_place")
+le = binary("le", less_equal, promote="same", variants="function method in_place")
+gt = binary("gt", greater, promote="same", variants="function method in_place")
+ge = binary("ge", greater_equal, promote="same", variants="function method in_place")
 
 # ---- logic and bits
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels, special
 from undertow.backend.interface import Array, Namespace
+from undertow.compiled import twin
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.pointwise.elementary import unary
 
@@ -86,7 +87,8 @@ def _fast_gradient(grad_output: Array, input: Array) -> Array:
     return out
 
 
-def _gaussian_linear(xp: Namespace, input: Array, *, approximate: str = "none") -> Array:
+@twin
+def gaussian_linear(xp: Namespace, input: Array, *, approximate: str = "none") -> Array:
     require_kinds("GeluKernelImpl", input, "f")
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh. (got {approximate!r})")
@@ -118,4 +120,4 @@ def gelu_gradient(xp: Namespace, g: Array, input: Array, approximate: str) -> Ar
     return g * ((t + 1) * 0.5 + input * (1 - t * t) * slope * 0.5)
 
 
-gelu = unary("gelu", forward=_gaussian_linear, vjp=gelu_gradient, promote=None)
+gelu = unary("gelu", forward=gaussian_linear, vjp=gelu_gradient, promote=None)

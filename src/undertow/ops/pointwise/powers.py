@@ -7,6 +7,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.compiled import twin
 from undertow.ops.arguments.operands import NUMBERS, as_operand, require_tensor, result_type_of
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -62,6 +63,7 @@ reciprocal = unary(
 # ---- powers
 
 
+@twin
 def power(xp: Namespace, input: Array, exponent: Any) -> Array:
     if input.dtype.kind in "fc":
         return input**exponent

@@ -14,7 +14,8 @@ from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
 from undertow.modes import Interceptor, current
-from undertow.ops.create.creation import as_int, as_shape, float_dtype, leaf, sequence_shape
+from undertow.ops.arguments.sizes import as_int
+from undertow.ops.create.creation import as_shape, float_dtype, leaf, sequence_shape
 from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP

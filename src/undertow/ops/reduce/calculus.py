@@ -9,6 +9,7 @@ from undertow.backend import dtypes
 from undertow.backend.interface import Array
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim, wrap_dims
 from undertow.ops.arguments.operands import NUMBERS, as_operand
+from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.pointwise.comparison import logical_xor
@@ -135,7 +136,7 @@ def diff(
     >>> ut.diff(ut.tensor([1.0, 4.0, 9.0]))
     tensor([3., 5.])
     """
-    input = as_operand("diff", "input", input)
+    input, n = as_operand("diff", "input", input), as_int("diff", "n", n)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     if input.ndim == 0:

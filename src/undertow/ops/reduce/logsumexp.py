@@ -17,7 +17,10 @@ def _logsumexp_forward(xp: Namespace, input: Array, dim: Dims, keepdim: bool = F
     input = float_array(input)
     axes = reduced_axes(dim, input.ndim)
     kept = kept_shape(input.shape, dim)
-    found = kernels.logsumexp_rows(xp, input) if axes == (input.ndim - 1,) else None
+    if axes == (input.ndim - 1,):
+        found = kernels.logsumexp_rows(xp, input)
+    else:
+        found = kernels.softmax_columns(xp, input, axes[0], kernels.LOGSUMEXP, None) if len(axes) == 1 else None
     if found is not None:
         return xp.reshape(found, kept) if keepdim else found
     if input.size == 0:

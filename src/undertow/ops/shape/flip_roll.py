@@ -10,7 +10,7 @@ from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import inverse, of_first
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
-from undertow.ops.arguments.sizes import ints
+from undertow.ops.arguments.sizes import as_int, ints
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
@@ -118,6 +118,7 @@ def roll(
     """
     dims = axis if dims is None else dims
     shifts, dims = ints((shifts,)), () if dims is None else ints((dims,))
+    shifts = tuple([as_int("roll", "shifts", n) for n in shifts])
     if not shifts:
         raise RuntimeError("`shifts` required")
     if len(shifts) != len(dims) and (dims or len(shifts) > 1):
@@ -162,7 +163,7 @@ def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     if wrap_dim(dims[0], input.ndim) == wrap_dim(dims[1], input.ndim):
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
-    return _rot90(input, k, dims)
+    return _rot90(input, as_int("rot90", "k", k), dims)
 
 
 adapter("flip")(lambda x, axis=None: _flip(x, wrap_dims(axis, x.ndim)))

@@ -7,6 +7,7 @@ A negative padding crops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
@@ -93,10 +94,18 @@ MODES: dict[str, Callable[[int, int, range], int]] = {
 }
 
 
-def sources(mode: str, length: int, before: int, after: int) -> list[int]:
-    """For each place along the padded dimension, the element it shows."""
+def sources(mode: str, length: int, before: int, after: int, places: range | None = None) -> list[int]:
+    """For each place along the padded dimension, or for some, counted from its beginning: the element it shows."""
     kept = _uncropped(length, before, after)
-    return [MODES[mode](place, length, kept) for place in range(-before, length + after)]
+    places = range(before + length + after) if places is None else places
+    return [MODES[mode](place - before, length, kept) for place in places]
+
+
+def _run(elements: list[int]) -> tuple[int, int, int] | None:
+    """The first, the last and the step of elements at equal distances; None if there is more or less to say."""
+    step = elements[1] - elements[0] if len(elements) > 1 else 1
+    equal = len(elements) > 0 and all([b - a == step for a, b in pairwise(elements)])
+    return (min(elements), max(elements), step) if equal else None
 
 
 def _check_own(shape: tuple[int, ...], padding: Sequence[int], mode: str) -> None:
@@ -141,10 +150,10 @@ def _pad_around(xp: Namespace, input: Array, padding: tuple[int, ...], mode: str
     out = xp.empty(tuple(shape), input.dtype)
     out[tuple(inside)] = input
     for dim, before, after in _by_dim(padding, input.ndim):
-        places = sources(mode, input.shape[dim], before, after)
-        for edge in (slice(0, before), slice(shape[dim] - after, shape[dim])):
-            if edge.start < edge.stop:
-                out[at(dim, edge)] = xp.take(out, xp.asarray([before + k for k in places[edge]]), axis=dim)
+        for edge in (range(before), range(shape[dim] - after, shape[dim])):
+            if edge:
+                shown = [before + k for k in sources(mode, input.shape[dim], before, after, edge)]
+                out[at(dim, slice(edge.start, edge.stop))] = xp.take(out, xp.asarray(shown), axis=dim)
     return out
 
 
@@ -154,16 +163,28 @@ def _pad_own_gradient(
     for dim, before, after in _by_dim(padding, len(input_sizes)):
         length = input_sizes[dim]
         total = xp.zeros((*grad.shape[:dim], length, *grad.shape[dim + 1 :]), grad.dtype)
-        # the tensor itself in one step, and the few places around it one by one
+        # the tensor itself in one step, and the places on each side of it
         kept = _uncropped(length, before, after)
         inner = range(kept.start + before, kept.stop + before)
+        edges = [range(grad.shape[dim])]
         if kept:
             total[at(dim, slice(kept.start, kept.stop))] = grad[at(dim, slice(inner.start, inner.stop))]
-        for place, source in enumerate(sources(mode, length, before, after)):
-            if place not in inner:
-                total[at(dim, source)] += grad[at(dim, place)]
+            edges = [range(inner.start), range(inner.stop, grad.shape[dim])]
+        for edge in edges:
+            _add_edge(xp, total, grad, dim, edge, sources(mode, length, before, after, edge))
         grad = total
     return grad
+
+
+def _add_edge(xp: Namespace, total: Array, grad: Array, dim: int, places: range, shown: list[int]) -> None:
+    """Add the gradients of these places to those of the elements that are shown there."""
+    run = _run(shown)
+    if run is not None and abs(run[2]) == 1:
+        part = grad[at(dim, slice(places.start, places.stop))]
+        total[at(dim, slice(run[0], run[1] + 1))] += part if run[2] == 1 else xp.flip(part, dim)
+        return
+    for place, source in zip(places, shown, strict=True):
+        total[at(dim, source)] += grad[at(dim, place)]
 
 
 pad_backward = primitive(

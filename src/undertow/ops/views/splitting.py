@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -235,7 +236,21 @@ def _chunk_by(
     return evenly(input, -(-length // chunks), dim)
 
 
+def by_each_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Take `indices_or_sections` also by the names that it has in PyTorch's two signatures."""
+
+    @functools.wraps(function)
+    def taking(*args: Any, **kwargs: Any) -> Any:
+        for name in ("indices", "sections", "tensor_indices_or_sections"):
+            if name in kwargs:
+                kwargs["indices_or_sections"] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return taking
+
+
 @composite(variants="function method")
+@by_each_name
 def tensor_split(
     input: Array, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
@@ -293,6 +308,7 @@ def _split_at(input: Array, indices_or_sections: Any, dim: int, name: str, least
 
 
 @composite(variants="function method")
+@by_each_name
 def hsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts.
 
@@ -306,6 +322,7 @@ def hsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any,
 
 
 @composite(variants="function method")
+@by_each_name
 def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along rows (dimension 0), into equal parts.
 
@@ -317,6 +334,7 @@ def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any,
 
 
 @composite(variants="function method")
+@by_each_name
 def dsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along depth (dimension 2), into equal parts.
 

@@ -4,9 +4,14 @@ are there because programs set them, and nothing depends on them."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+#: how `flags()` sets what it is not given
+OF_A_BLOCK = {"enabled": False, "benchmark": False, "deterministic": False, "allow_tf32": True}
 
 
 class Library(ModuleType):
@@ -36,6 +41,29 @@ class Library(ModuleType):
 
     def version(self) -> None:
         """The version of the library: None, because it is not there."""
+
+    @contextmanager
+    def flags(self, **switches: Any) -> Iterator[None]:
+        """A block in which switches are set; those that are not named are as PyTorch's `flags` sets them: off, but for
+        `allow_tf32`.
+
+        >>> import undertow as ut
+        >>> with ut.backends.cudnn.flags(enabled=True, deterministic=True):
+        ...     ut.backends.cudnn.deterministic
+        True
+        """
+        before = self.set_flags(**{**OF_A_BLOCK, **switches})
+        try:
+            yield
+        finally:
+            self.set_flags(**before)
+
+    def set_flags(self, **switches: Any) -> dict[str, Any]:
+        """Set switches, and return what they were."""
+        before = {name: getattr(self, name, None) for name in switches}
+        for name, value in switches.items():
+            setattr(self, name, value)
+        return before
 
     def __repr__(self) -> str:
         return f"<{self.name}, which undertow does not use>"
@@ -100,6 +128,23 @@ class Products(Library):
         _precision().allow_tf32_in_products(value)
 
 
+class Cpu(Library):
+    """The processor that undertow computes on."""
+
+    enabled = True
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_built(self) -> bool:
+        return True
+
+    def get_cpu_capability(self) -> str:
+        """What PyTorch calls the vectors that its kernels are made for: "DEFAULT", for there is one set of them."""
+        return "DEFAULT"
+
+
+cpu = Cpu("cpu", "the CPU")
 cudnn = Cudnn("cudnn", "cuDNN")
 mps = Library("mps", "Metal")
 mkldnn = Library("mkldnn", "oneDNN")

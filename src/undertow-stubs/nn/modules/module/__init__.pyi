@@ -8,4 +8,5 @@ from undertow.nn.module.calling import register_module_full_backward_hook as reg
 from undertow.nn.module.calling import register_module_full_backward_pre_hook as register_module_full_backward_pre_hook
 from undertow.nn.module.state_dict import IncompatibleKeys as _IncompatibleKeys_
 
+_EXTRA_STATE_KEY_SUFFIX: str
 _IncompatibleKeys = _IncompatibleKeys_

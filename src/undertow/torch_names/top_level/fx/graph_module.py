@@ -88,6 +88,8 @@ class GraphModule(Module):
     root  a module (or a dict of names) from which what the graph names is taken, not copied
     """
 
+    _class_name = ""
+
     def __init__(self, root: Any, graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
         self._class_name = class_name
@@ -158,7 +160,7 @@ class GraphModule(Module):
         return made
 
     def _get_name(self) -> str:
-        return self._class_name
+        return self._class_name or type(self).__name__
 
 
 def take_over(module: Any, root: Any, target: str) -> None:
@@ -170,6 +172,23 @@ def take_over(module: Any, root: Any, target: str) -> None:
     for name in target.split("."):
         found = getattr(found, name)
     place(module, target, found)
+
+
+def _copy_attr(from_module: Any, to_module: Any, target: str) -> None:
+    """PyTorch's name and order of arguments, which libraries with GraphModules of their own use."""
+    take_over(to_module, from_module, target)
+
+
+class _CodeOnlyModule(Module):
+    """A module that has the attributes of a dict: what a copy of a GraphModule is made from."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__ = body
+
+
+#: where `meta` keeps attributes that copies are to have, too
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 
 def place(module: Any, target: str, value: Any) -> None:

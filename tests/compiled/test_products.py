@@ -1,0 +1,109 @@
+"""Products of large matrices: with several threads the core's own, the same numbers for any number of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undertow as ut
+from undertow.backend import stacks
+from undertow.compiled import core
+
+pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
+
+RNG = np.random.default_rng(3)
+
+#: rows, elements of the sums, columns: tiles and panels that are full or not, sums that are divided, narrow results
+SIZES = ((96, 96, 96), (100, 300, 70), (150, 257, 65), (17, 2000, 29), (301, 64, 600), (48, 1024, 200), (9000, 3, 17),
+         (20, 5000, 4), (1, 600, 700), (700, 600, 1))  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    yield
+    ut.set_num_threads(ut.get_num_threads())
+
+
+def laid_out(rows: int, columns: int, dtype: str, layout: str) -> Any:
+    if layout == "apart":
+        return RNG.standard_normal((2 * rows, 3 * columns)).astype(dtype)[::-2, ::3]
+    return np.asarray(RNG.standard_normal((rows, columns)).astype(dtype), order=layout)
+
+
+def product(a: Any, b: Any, threads: int) -> Any:
+    core.set_threads(threads)
+    out = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
+    assert core.matrix_product(a, b, out)
+    return out
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f", 1e-5), ("d", 1e-13)])
+def test_products(dtype: str, tolerance: float) -> None:
+    for (rows, elements, columns), layouts in itertools.product(
+        SIZES, itertools.product(("C", "F", "apart"), repeat=2)
+    ):
+        a, b = laid_out(rows, elements, dtype, layouts[0]), laid_out(elements, columns, dtype, layouts[1])
+        found = product(a, b, 2)
+        exact = a.astype("d") @ b.astype("d")
+        np.testing.assert_allclose(found, exact, rtol=0, atol=tolerance * (1 + elements**0.5))
+        for threads in (3, 5):
+            np.testing.assert_array_equal(product(a, b, threads), found)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_stacks(dtype: str) -> None:
+    core.set_threads(3)
+    a, b = (RNG.standard_normal(shape).astype(dtype) for shape in ((2, 3, 70, 80), (2, 3, 90, 80)))
+    turned = b.swapaxes(-1, -2)
+    cases = (
+        (a, turned),
+        (a[0], turned[0]),
+        (a[0, 0], turned[0]),
+        (a[:, :1], turned),
+        (a.swapaxes(0, 1), turned.swapaxes(0, 1)),
+    )
+    for x, y in cases:
+        np.testing.assert_allclose(stacks.matmul(x, y), np.matmul(x, y), rtol=0, atol=1e-4)
+
+
+def test_infinite_and_undefined_numbers_stay_in_their_rows_and_columns() -> None:
+    a, b = np.ones((101, 70), "f"), np.ones((70, 99), "f")
+    a[3, 5], a[100, 0], b[2, 7], b[69, 98] = np.inf, np.nan, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(product(a, b, 4), a @ b)
+
+
+def test_what_is_left_to_a_blas() -> None:
+    a, b = np.ones((90, 80), "f"), np.ones((80, 70), "f")
+    out = np.empty((90, 70), "f")
+    core.set_threads(1)
+    assert not core.matrix_product(a, b, out)  # a single thread
+    core.set_threads(2)
+    assert core.matrix_product(a, b, out)
+    read_only = out.copy()
+    read_only.flags.writeable = False
+    assert not core.matrix_product(a, b, read_only)
+    assert not core.matrix_product(a, b, np.empty((70, 90), "f").T)
+    assert not core.matrix_product(a, b, np.empty((90, 71), "f"))
+    assert not core.matrix_product(a, a, out)
+    assert not core.matrix_product(a[:50], b, np.empty((50, 70), "f")[:, :60])
+    assert not core.matrix_product(a.astype("d"), b, out)
+    assert not core.matrix_product(a.astype("F"), b.astype("F"), out.astype("F"))
+    assert not core.matrix_product(a.astype(">f4"), b, out)
+    assert not core.matrix_product(a[:9, :9], b[:9, :9], np.empty((9, 9), "f"))  # little to do
+
+
+def test_gradients_through_large_products() -> None:
+    found = []
+    for threads in (1, 3):
+        core.set_threads(threads)
+        ut.manual_seed(0)
+        layer, x = ut.nn.Linear(120, 90), ut.randn(4, 30, 120, requires_grad=True)
+        (layer(x) @ layer(x).mT).sin().sum().backward()
+        found.append([x.grad, layer.weight.grad, layer.bias.grad])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=0, atol=1e-3)
