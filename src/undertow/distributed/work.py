@@ -22,8 +22,8 @@ from undertow.distributed.errors import DistError
 if TYPE_CHECKING:
     from undertow.distributed.process_group import ProcessGroup
 
-#: how often a waiting process asks before it lets others have the core, and seconds until it sleeps between asking, also
-#: where other threads serve calls
+#: how often a waiting process asks before it lets others have the core, and seconds until it sleeps between asking,
+#: also where other threads serve calls
 PATIENT_ASKS, SLEEPS_AFTER, GIVES_WAY_AFTER, SLEEP = 40, 0.5, 1e-3, 2e-4
 #: seconds between two looks at what the others do
 LOOKS_EVERY = 0.02
