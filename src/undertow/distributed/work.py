@@ -182,6 +182,8 @@ class Future:
 
     work      what is waited for: the exchange, or the future whose result `make` is given; None: nothing
     value     the result, if nothing is to be made of it
+
+    Example: `dist.all_reduce(ut.ones(2), async_op=True).get_future().wait()`
     """
 
     def __init__(self, work: Work | Future | None, value: Any, make: Callable[[Any], Any] | None = None) -> None:

@@ -23,7 +23,10 @@ MEETING = 300.0
 
 
 class BackendType(enum.Enum):
-    """What carries calls. PyTorch's name is taken, too; all is MPI."""
+    """What carries calls. PyTorch's name is taken, too; all is MPI.
+
+    Example: `rpc.BackendType.TENSORPIPE.name`
+    """
 
     MPI = "mpi"
     TENSORPIPE = "tensorpipe"
