@@ -169,6 +169,7 @@ use_twins(PyObject *module, PyObject *enabled)
 
 static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
+    {"set_small_product", set_small_product, METH_O},
     {"plain_leaf_edge", plain_leaf_edge, METH_O},
     {"quicken_attributes", (PyCFunction)(void (*)(void))quicken_attributes, METH_FASTCALL},
     {"set_threads", set_threads, METH_O},

@@ -158,6 +158,7 @@ PyObject *read_twister(PyObject *module, PyObject *capsule);
 PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *over_stacks(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *matrix_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *set_small_product(PyObject *module, PyObject *wanted);
 PyObject *add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *empty_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *special_function(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -12,7 +12,6 @@
 #include "loops/compile.h"
 #include "loops/threads.h"
 
-#define SMALL_PRODUCT (1 << 18) /* multiplications up to which a BLAS takes one thread by itself */
 #define ELEMENTS_AT_ONCE 256 /* of the sums: what is packed of them stays in the cache */
 #define ROWS_AT_ONCE 144     /* multiple of all numbers of rows of a tile */
 #define MOST_LINES 8192       /* rows or columns */
@@ -20,6 +19,21 @@
 #define FEW_LINES 48         /* of a block */
 #define LONG_SUMS 1024       /* elements: so many are divided if there are few results */
 #define FEW_RESULTS (1 << 16)
+
+/* Multiplications up to which a BLAS is as quick: 64 x 256 x 256 takes it no longer than packing takes here. */
+static Py_ssize_t small_product = 1 << 23;
+
+/* set_small_product(multiplications), for tests; returns what it was before */
+PyObject *
+set_small_product(PyObject *module, PyObject *wanted)
+{
+    Py_ssize_t before = small_product, number = PyLong_AsSsize_t(wanted);
+    if (number == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    small_product = number;
+    return PyLong_FromSsize_t(before);
+}
 
 /* A factor: rows of the left one, columns of the right one are its lines. Distances are counted in numbers. */
 typedef struct {
@@ -325,7 +339,7 @@ product_in_threads(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out
     given.columns = given.step = PyArray_DIM(out, ndim - 1);
     given.elements = PyArray_DIM(left, PyArray_NDIM(left) - 1);
     if (PyArray_DIM(left, PyArray_NDIM(left) - 2) != given.rows || PyArray_DIM(right, PyArray_NDIM(right) - 1) != given.columns ||
-        PyArray_DIM(right, PyArray_NDIM(right) - 2) != given.elements || PyArray_SIZE(out) * given.elements <= SMALL_PRODUCT) {
+        PyArray_DIM(right, PyArray_NDIM(right) - 2) != given.elements || PyArray_SIZE(out) * given.elements <= small_product) {
         return 0;
     }
     WORK(PyArray_SIZE(out), done = compute_in_slabs(&given));

@@ -24,7 +24,10 @@ SIZES = ((96, 96, 96), (100, 300, 70), (150, 257, 65), (17, 2000, 29), (301, 64,
 
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
+    """Small products are the core's, too."""
+    before = core.set_small_product(1 << 18)
     yield
+    core.set_small_product(before)
     ut.set_num_threads(ut.get_num_threads())
 
 
