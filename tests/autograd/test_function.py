@@ -798,3 +798,58 @@ def test_which_gradients_a_pass_wants() -> None:
     node = Product.apply(x, 1.0, y).grad_fn
     node.apply(ut.ones(2))
     assert seen == [True, True]
+
+
+# ---- the order of nodes
+
+
+class SquareSavedLater(ut.autograd.Function):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * g * ctx.saved_tensors[0]
+
+
+class SquareSaved(ut.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * g * ctx.saved_tensors[0]
+
+
+def squares_of_a_changed_view(square: Any, x: Any) -> Any:
+    base = x.clone()
+    view = base.view(-1)
+    base.mul_(3)
+    return square.apply(view)
+
+
+@pytest.mark.parametrize("square", [SquareSaved, SquareSavedLater])
+def test_a_view_whose_memory_has_changed_comes_before_the_function(square: Any) -> None:
+    """Its node is made when the Function is called: gradients of what is below that node went lost."""
+    x = ut.tensor([1.0, 2.0], requires_grad=True)
+    inner = x * 1
+    out = squares_of_a_changed_view(square, inner)
+    node = out.grad_fn
+    assert node.next_functions[0][0]._sequence_nr() < node._sequence_nr()
+    (gradient,) = ut.autograd.grad(out.sum(), inner, create_graph=True)
+    assert gradient.tolist() == [18.0, 36.0]
+    assert ut.autograd.grad(gradient.sum(), x)[0].tolist() == [18.0, 18.0]
+
+
+@pytest.mark.parametrize("square", [SquareSaved, SquareSavedLater])
+def test_a_changed_view_inside_two_gradients(square: Any) -> None:
+    once = ut.func.grad(lambda x: squares_of_a_changed_view(square, x).sum())
+    twice = ut.func.grad(lambda x: (once(x) ** 2).sum())
+    assert twice(ut.tensor([1.0, 2.0])).tolist() == [648.0, 1296.0]

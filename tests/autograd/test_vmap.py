@@ -544,3 +544,25 @@ def test_each_example_may_have_an_index_of_its_own() -> None:  # in PyTorch only
     assert ut.equal(found, table[1, at]) and ut.equal(ut.vmap(lambda k: table[:, k])(at), table[:, at].T)
     (grad,) = ut.autograd.grad(found.sum(), table)
     assert grad[1].tolist() == [2, 0, 0, 1] and grad.sum() == 3
+
+
+@pytest.mark.parametrize(
+    "look",
+    [lambda x: x.transpose(0, -1), lambda x: x.swapaxes(-1, 0), lambda x: x.squeeze(0), lambda x: x.squeeze((0,)),
+     lambda x: x.view(1), lambda x: x[None], lambda x: x.permute(()), lambda x: x.expand(2)],
+)  # fmt: skip
+def test_views_of_numbers_are_views(look: Any) -> None:
+    def changed(x: Any) -> Any:
+        number = x.clone()
+        view = look(number)
+        number.mul_(5)
+        return view.sum() / view.numel()
+
+    assert ut.vmap(changed)(ut.tensor([1.0, 2.0])).tolist() == [5.0, 10.0]
+    assert ut.vmap(ut.func.grad(changed))(ut.tensor([1.0, 2.0])).tolist() == [5.0, 5.0]
+
+
+def test_numbers_have_no_other_dimensions() -> None:
+    for look in (lambda x: x.transpose(0, 1), lambda x: x.squeeze(1), lambda x: x.squeeze((-2,))):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            ut.vmap(look)(ut.ones(2))

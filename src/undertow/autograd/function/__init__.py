@@ -155,7 +155,6 @@ class Function(metaclass=_FunctionMeta):
         if separate_setup:
             args = bind_arguments(cls, args, kwargs)
             kwargs = {}
-        node = cls._backward_cls()
         inputs: list[Tensor] = []
         needs: list[bool] = []
         for argument in args:
@@ -164,12 +163,16 @@ class Function(metaclass=_FunctionMeta):
                 needs.append(argument._edge is not None or requires_grad(argument))
             else:
                 needs.append(False)
-        node.needs_input_grad = tuple(needs)
         outer = current()
         recording = outer.grad_enabled and True in needs
+        # before forward, which may change the inputs; and before the node: its number is greater than those below it,
+        # and the node of a view whose memory has changed is made here
+        edges = tuple([gradient_edge(t) for t in inputs]) if recording else ()
+        node = cls._backward_cls()
+        node.needs_input_grad = tuple(needs)
         if recording:
             node._variable_positions = [isinstance(a, Tensor) for a in args]
-            node.recorded_edges = tuple([gradient_edge(t) for t in inputs])  # now: forward may change the inputs
+            node.recorded_edges = edges
             if is_site_recording_enabled():
                 frame = getframe(2)  # of whoever called apply, past it and this
                 frame = user_frame(frame) if OWN_FILES[frame.f_code.co_filename] else frame

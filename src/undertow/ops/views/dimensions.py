@@ -17,7 +17,7 @@ from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import broadcast_shapes, ints
 from undertow.ops.declare import adapter, composite, view
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules.batch_in_front import in_front
+from undertow.ops.declare.rules.batch_in_front import example_rank, in_front
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.pointwise.complex import conj
 
@@ -135,6 +135,20 @@ def broadcast_tensors(*tensors: Array) -> tuple[Any, ...]:
 # ---- order
 
 
+def _shifted_or_alias(*places: int) -> Callable[..., tuple[Any, int]]:
+    """`shifted`; but an example without dimensions, of which the dims 0 and -1 are taken all the same, is itself."""
+    rule = shifted(dims=places)
+
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+        if example_rank(args[0], in_dims[0]):
+            return rule(call, args, in_dims)
+        for place in places:
+            wrap_dims(args[place], 0)  # or an error
+        return alias(args[0]), in_dims[0]
+
+    return batch
+
+
 @twin
 def swap(xp: Namespace, input: Array, dim0: int, dim1: int) -> Array:
     dim0, dim1 = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
@@ -145,7 +159,7 @@ transpose = view(
     "transpose",
     forward=swap,
     vjp={"input": lambda xp, g, dim0, dim1: xp.swapaxes(g, dim0, dim1) if g.ndim else g},
-    batch=shifted(dims=(1, 2)),
+    batch=_shifted_or_alias(1, 2),
     variants="function method",
 )
 
@@ -370,7 +384,7 @@ _squeeze_dim = view(
     "_squeeze_dim",
     forward=squeeze_one,
     vjp={"input": lambda xp, g, input_shape, dim: xp.reshape(g, input_shape)},
-    batch=shifted(dims=(1,)),
+    batch=_shifted_or_alias(1),
     node="SqueezeBackward1",
 )
 
@@ -378,7 +392,7 @@ _squeeze_dims = view(
     "_squeeze_dims",
     forward=lambda xp, input, dim: _squeeze_array(xp, input, wrap_dims(dim, input.ndim)),
     vjp={"input": lambda xp, g, input_shape, dim: xp.reshape(g, input_shape)},
-    batch=shifted(dims=(1,)),
+    batch=_shifted_or_alias(1),
     node="SqueezeBackward2",
 )
 
