@@ -1,7 +1,7 @@
 """Exchanges between two processes, beside PyTorch's with gloo: python -m benchmarks.distributed
 
-Both libraries run the same program in turns, each in two processes of one thread. A figure of a turn is the time that a
-tenth of the steps stayed below, and the page shows the lowest of the turns: what else the machine does only adds.
+Both libraries run the same program in turns, each in two processes of one thread. A figure of a turn is the median of its
+steps, and the page shows the medians of the turns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ torch.distributed.destroy_process_group()
 # ---- in each of the processes
 
 
-def low_times(lib: Any, steps: list[Callable[[], float | None]], seconds: float) -> list[float]:
+def median_times(lib: Any, steps: list[Callable[[], float | None]], seconds: float) -> list[float]:
     """How long steps take that are run in turns; a step may return what it took itself."""
     for step in steps * 3:
         step()
@@ -65,7 +65,7 @@ def low_times(lib: Any, steps: list[Callable[[], float | None]], seconds: float)
             found.append(time.perf_counter() - started if own is None else own)
         enough = lib.tensor([float(time.perf_counter() > until)])
         lib.distributed.broadcast(enough, 0)  # both must stop after the same step
-    return [sorted(found)[len(found) // 10] for found in times]
+    return [statistics.median(found) for found in times]
 
 
 def measure(lib: Any, path: str, seconds: float) -> None:
@@ -84,7 +84,7 @@ def measure_exchanges(lib: Any, seconds: float) -> dict[str, float]:
     for name, size in SIZES.items():
         data = lib.ones(size // 4)
         step = lambda data=data: lib.distributed.all_reduce(data.fill_(1.0)) and None
-        (found[name],) = low_times(lib, [step], seconds)
+        (found[name],) = median_times(lib, [step], seconds)
     return found
 
 
@@ -96,7 +96,7 @@ def measure_networks(lib: Any, seconds: float) -> dict[str, float]:
     found = {}
     for name, (batch, widths) in NETWORKS.items():
         net, x = network(lib, widths), lib.randn(batch, widths[0])
-        (found[name],) = low_times(lib, [step_of(lib, data_parallel(lib)(net), x)], seconds)
+        (found[name],) = median_times(lib, [step_of(lib, data_parallel(lib)(net), x)], seconds)
         if name == HIDING:
             found["of its exchange, hidden behind the backward pass"] = hidden_share(lib, network(lib, widths), x)
     return found
@@ -157,7 +157,7 @@ def cost_of_parameter(lib: Any, count: int, seconds: float) -> float:
         return time.thread_time() - started
 
     nets = [Chain(), data_parallel(lib)(Chain(), process_group=own)]
-    alone, joined = low_times(lib, [lambda net=net: backward(net) for net in nets], seconds)
+    alone, joined = median_times(lib, [lambda net=net: backward(net) for net in nets], seconds)
     return (joined - alone) / count
 
 
@@ -185,7 +185,7 @@ def measure_calls(lib: Any, seconds: float) -> dict[str, float]:
     steps = {"a call of the other process": call, "a call, and a backward pass through both": call_and_backward}
     found = {}
     for name, step in steps.items():
-        (found[name],) = low_times(lib, [step if rank == 0 else lambda: None], seconds)
+        (found[name],) = median_times(lib, [step if rank == 0 else lambda: None], seconds)
     rpc.shutdown()
     return found
 
@@ -227,9 +227,8 @@ def measured_in_turns(turns: int, seconds: float) -> dict[str, list[list[float]]
 
 
 def cells(name: str, turns: list[list[float]]) -> list[str]:
-    """Of times the lowest turn of each library; of what is made of several, such as differences, the median."""
-    derived = "hidden" in name or "parameters" in name
-    mine, theirs = (statistics.median(side) if derived else min(side) for side in zip(*turns, strict=True))
+    """The medians of the turns, and the range of their ratios."""
+    mine, theirs = (statistics.median(side) for side in zip(*turns, strict=True))
     if "hidden" in name:
         return [name, f"{mine:.0%}", f"{theirs:.0%}", "", "", ""]
     ratios = [a / b for a, b in turns]

@@ -151,8 +151,12 @@ class Reducer:
 
     def send_ready(self) -> None:
         with self.lock:
-            while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
-                self.send_next()
+            self.send_complete()
+
+    def send_complete(self) -> None:
+        """A function of its own, for Python 3.12: see tests/test_loops_in_blocks.py."""
+        while self.sent < len(self.buckets) and not self.arrivals.missing[self.sent]:
+            self.send_next()
 
     def send_rest(self) -> None:
         """The pass has ended: what has not come was not used."""
