@@ -1,7 +1,7 @@
 """Exchanges between two processes, beside PyTorch's with gloo: python -m benchmarks.distributed
 
-Both libraries run the same program in turns, each in two processes of one thread. A figure of a turn is the median of its
-steps, and the page shows the medians of the turns.
+Both libraries run the same program in turns, each in two processes of one thread. A figure of a turn is the median of
+its steps, and the page shows the medians of the turns.
 """
 
 from __future__ import annotations
