@@ -51,8 +51,9 @@ def all_stubs() -> dict[str, str]:
 def file_name(module: str, stubs: dict[str, str]) -> str:
     path = "/".join(module.split(".")[1:])
     found = sys.modules.get(module)
-    # a name of PyTorch's is a package, because pyright misses the source of a module, but not that of a package
-    package = hasattr(found, "__path__") or (found is not None and is_elsewhere(module, found))
+    # a name of PyTorch's is a package, because pyright misses the source of a module, but not that of a package; what
+    # `as_torch()` made of a module in this process does not count: that has a path, but an empty one
+    package = bool(getattr(found, "__path__", None)) or (found is not None and is_elsewhere(module, found))
     package = package or any(name.startswith(module + ".") for name in stubs)
     return "/".join(filter(None, [path, "__init__.pyi"])) if package else f"{path}.pyi"
 
