@@ -59,6 +59,8 @@ def strides_within(array: Array, shape: Sequence[int]) -> list[int]:
 
 def shown_strides(array: Array) -> tuple[int, ...]:
     """NumPy gives stride 0 to dimensions of size 1 that it adds; PyTorch what the next one spans."""
+    if 0 not in array.strides:
+        return tuple(array.strides)
     strides, span = [], int(array.itemsize)
     for n, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
         step = span if stride == 0 and (n == 1 or not array.size) else stride

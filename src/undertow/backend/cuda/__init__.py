@@ -14,7 +14,7 @@ chains       elementwise launches that become one
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
-scans        running sums, argmax                          sorting, ordering   sorting; sums by index
+scans        running sums, argmax                          sorting, gather_scatter   sorting; sums by index
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
@@ -47,12 +47,12 @@ from undertow.backend.cuda import (
     elementwise,
     functions,
     fused,
+    gather_scatter,
     half_precision,
     indexing,
     libraries,
     making,
     norms,
-    ordering,
     philox,
     pinned,
     pooling,
@@ -91,7 +91,7 @@ from undertow.errors import OutOfMemoryError as OutOfMemoryError
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": products.linear, "note_outside": indexing.note_outside,
-    **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **ordering.KERNELS,
+    **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **gather_scatter.KERNELS,
     **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip
 

@@ -130,11 +130,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, TypeError, ValueError) as error:
-        explain_failure(form, arguments, error)
-        fitting = numbers_that_fit(form, arguments, first.dtype) if isinstance(error, OverflowError) else None
-        if fitting is None:
-            raise
-        return apply(form, fitting, state)
+        return apply_after_failure(form, arguments, state, error)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         out, half = forward_again(form, xp, arrays, half)
     if form.moves_to is not None:
@@ -176,6 +172,16 @@ def apply_to_others(form: Form, arguments: Any, state: State, missing: Attribute
     for k, tensor in zip(places, tensors, strict=True):
         found[k] = tensor
     return apply(form, found, state)
+
+
+def apply_after_failure(form: Form, arguments: Any, state: State, error: Exception) -> Any:
+    """Raise what became of the forward, in PyTorch's words; or the operation with integers that fit into its dtype."""
+    explain_failure(form, arguments, error)
+    dtype = arguments[form.first]._array.dtype
+    fitting = numbers_that_fit(form, arguments, dtype) if isinstance(error, OverflowError) else None
+    if fitting is None:
+        raise error
+    return apply(form, fitting, state)
 
 
 def numbers_that_fit(form: Form, arguments: Any, dtype: Any) -> list[Any] | None:

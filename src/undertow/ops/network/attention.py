@@ -248,8 +248,7 @@ def multi_head_attention_forward(
         more_k, more_v = (repeat(bias, 1, examples, 1) for bias in (bias_k, bias_v))
         k, v, masks = longer_keys(k, v, masks, more_k, more_v, 0)
     q = heads_of(q, num_heads)
-    k = heads_of(k, num_heads) if static_k is None else static_k
-    v = heads_of(v, num_heads) if static_v is None else static_v
+    k, v = (heads_of(x, num_heads) if y is None else y for x, y in ((k, static_k), (v, static_v)))
     if add_zero_attn:
         none = new_zeros(k, (k.shape[0], 1, k.shape[2]))
         k, v, masks = longer_keys(k, v, masks, none, none, 1)
