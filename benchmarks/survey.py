@@ -2,6 +2,7 @@
 
 Two ratios for each: the recorded operation alone, and with the backward pass of its sum. The worst come first.
 `--sizes 10 1000 100000 10000000 --slower` asks for arrays of about so many numbers, and shows what takes longer here.
+`--every` measures every operation that the tests have a row for (tests/samples), on the small arrays of its first row.
 """
 
 from __future__ import annotations
@@ -56,6 +57,58 @@ def expressions() -> list[str]:
     return [part.strip() for line in EXPRESSIONS.strip().splitlines() for part in line.split(";")]
 
 
+def first_rows(part: str) -> list[Any]:
+    """The first row of the tests for every operation whose name contains this."""
+    from tests.samples import all_samples  # here: `one_thread` wants to be there before NumPy is
+
+    rows: dict[str, Any] = {}
+    for sample in all_samples():
+        if part in sample.op and not sample.complex_only:
+            rows.setdefault(sample.op, sample)
+    return list(rows.values())
+
+
+def call_of(sample: Any, lib: Any) -> tuple[str, dict[str, Any]]:
+    """A statement that calls the operation of a row with its arguments, and the names in it."""
+    import numpy as np
+
+    from tests.samples import Array
+    from undertow.ops import REGISTRY
+
+    rng = np.random.default_rng(0)
+    ours = lib.__name__ == "undertow"
+
+    def given(value: Any) -> Any:
+        if not isinstance(value, Array):
+            return [given(v) for v in value] if isinstance(value, list) else value
+        array = value.make(rng)
+        made = lib.tensor(array.astype("float32") if array.dtype.kind == "f" else array)
+        return made.requires_grad_() * 1.0 if value.differentiable and made.dtype.is_floating_point else made
+
+    args, kwargs = [given(a) for a in sample.args], {k: given(v) for k, v in sample.kwargs.items()}
+    call = sample.call or (None if ours else sample.reference)
+    if call is not None:
+        return "function(lib, *args, **kwargs)", {"function": call, "lib": lib, "args": args, "kwargs": kwargs}
+    function = REGISTRY[sample.op].function if ours else getattr(lib, sample.op)
+    return "function(*args, **kwargs)", {"function": function, "args": args, "kwargs": kwargs}
+
+
+def survey_every(found: list[Any], options: Any) -> tuple[list[tuple[str, Figures]], list[str]]:
+    """The figures of every operation alone, the worst first; and what cannot be compared."""
+    rows, failed = [], []
+    for sample in first_rows(options.only):
+        try:
+            samplers = [statement(*call_of(sample, lib), seconds=0.002) for lib in found]
+            figures = interleave(samplers[0], samplers[1] if len(samplers) > 1 else None, options.repeats)
+        except Exception as error:  # PyTorch has no operation of that name, or calls it in another way
+            failed.append(f"{sample.op}: {type(error).__name__}")
+            continue
+        if not options.slower or (figures.ratio or 0) > 1:
+            rows.append((sample.op, figures))
+        print(".", end="", file=sys.stderr, flush=True)
+    return sorted(rows, key=lambda row: -(row[1].ratio or row[1].ours)), failed
+
+
 def compare(code: str, found: list[Any], repeats: int, seconds: float, size: int = 32) -> Figures | str:
     """The figures of a statement, or what is wrong with it in undertow."""
     try:
@@ -70,10 +123,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only expressions that contain this")
     parser.add_argument("--repeats", type=int, default=5, help="pairs of samples (default 5)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[32], help="numbers of an array (default 32)")
+    parser.add_argument("--every", action="store_true", help="every operation that the tests have a row for")
     parser.add_argument("--slower", action="store_true", help="only what takes longer than PyTorch's")
     options = parser.parse_args()
     one_thread("benchmarks.survey")
     found = libraries(1)
+    if options.every:
+        every, failed = survey_every(found, options)
+        header = [f"{len(every)} operations", "recorded", "torch", "ratio"]
+        print("\n" + report.as_text([header, *[[name, *cells(figures)] for name, figures in every]]))
+        print(f"not compared: {', '.join(failed)}" if failed else "")
+        return
     for size in options.sizes:
         rows, failed = survey(found, size, options)
         header = [f"{size:,} numbers", "recorded", "torch", "ratio", "and backward", "torch", "ratio"]

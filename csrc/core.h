@@ -65,6 +65,9 @@ typedef struct {
     PyObject *state_variable;
     PyTypeObject *State;
     Py_ssize_t s_intercept, s_unusual, s_grad_enabled, s_record, s_extra, s_inference, s_lowered;
+    /* autograd/: vmap */
+    PyTypeObject *Transforms, *VmapLevel, *BatchedTensor, *Example;
+    Py_ssize_t transforms_order, transforms_duals, b_value, b_dim, b_level, example_array;
     /* graph/ */
     PyTypeObject *Node;
     Py_ssize_t n_sequence_nr, n_recorded_edges, n_saved, n_params, n_shape, n_dtype, n_extra, n_code, n_lasti;
@@ -101,6 +104,7 @@ typedef struct {
     Py_ssize_t p_hooks, p_output_idx;
     /* instrument/: NULL until a program uses the profiler */
     PyTypeObject *Profiled;
+    PyObject *look_on; /* NULL until there is a profile: see tensor/torch_function.py */
     Py_ssize_t o_rows;
     /* distributed/: NULL until a program uses it */
     PyTypeObject *Arrivals;
@@ -278,6 +282,9 @@ edges_of(PyObject *node)
     return checked_edges(edges != NULL ? Py_NewRef(edges) : PyObject_GetAttrString(node, "recorded_edges"));
 }
 
+/* ---- call/nodes.c: the tp_dealloc of most classes of nodes, and of nothing else */
+void free_node(PyObject *node);
+
 /* The node (borrowed) that an edge leads to; NULL and an exception if it is none. */
 static inline PyObject *
 node_behind(PyObject *edge)
@@ -286,7 +293,7 @@ node_behind(PyObject *edge)
     if (Py_IS_TYPE(edge, core.OutputEdge)) {
         node = PyTuple_GET_SIZE(edge) == 2 ? PyTuple_GET_ITEM(edge, 0) : edge;
     }
-    if (!PyObject_TypeCheck(node, core.Node)) {
+    if (Py_TYPE(node)->tp_dealloc != free_node && !PyObject_TypeCheck(node, core.Node)) {
         PyErr_Format(PyExc_TypeError, "an edge leads to a node, not to %s", Py_TYPE(node)->tp_name);
         return NULL;
     }
@@ -344,6 +351,7 @@ is_narrow(PyObject *value)
 #define STAND_IN_HEAD                                                                                                  \
     PyObject_HEAD vectorcallfunc vectorcall;                                                                           \
     PyObject *function; /* Python's */                                                                                 \
+    PyObject *shown;    /* the name by which profiles show it as made of others, while there are any; or NULL */       \
     PyObject *weak_references;
 
 #define STAND_IN_FLAGS                                                                                                 \
@@ -359,8 +367,9 @@ int stand_in_traverse(PyObject *self, visitproc visit, void *arg);
 int stand_in_clear(PyObject *self);
 /* Ends weak references, calls the type's tp_clear and frees the memory. */
 void stand_in_dealloc(PyObject *self);
-/* The function behind a C object, which asks first, if functions do (call/gate.c). */
+/* The function behind a C object, which asks first, if functions do (call/gate.c); and the same without asking. */
 PyObject *call_python(StandIn *self, PyObject *const *given, size_t flagged, PyObject *names);
+PyObject *call_unasked(StandIn *self, PyObject *const *given, size_t flagged, PyObject *names);
 
 /* What stands behind a value that is an array already, or a number that NumPy returned for one without dimensions:
  * an array (takes over the value). */

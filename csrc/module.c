@@ -1,7 +1,9 @@
 /* The module undertow._core: types and functions, and what Python tells it. */
 #define UNDERTOW_MODULE
 #include "core.h"
+#include "call/batched.h"
 #include "formula/functions.h"
+#include "formula/small_arrays.h"
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
@@ -31,14 +33,14 @@ typedef struct {
 static const Object objects[] = {
     TYPE(Tensor), TYPE(Parameter), TYPE(Extra), TYPE(View), TYPE(Replay), TYPE(VersionCounter), TYPE(State), TYPE(Node),
     TYPE(AccumulateGrad), TYPE(OutputEdge), TYPE(Freed), TYPE(ExecInfo), TYPE(Capture), TYPE(Profiled), TYPE(Arrivals),
-    TYPE(PublicDtype), TYPE(device_array), TYPE(StreamExtra), OBJECT(device_xp), OBJECT(device_forms),
+    TYPE(Transforms), TYPE(VmapLevel), TYPE(BatchedTensor), TYPE(Example), TYPE(PublicDtype), TYPE(device_array), TYPE(StreamExtra), OBJECT(device_xp), OBJECT(device_forms),
     OBJECT(device_rules), OBJECT(extra_on), OBJECT(LEAF), OBJECT(LAST),
     OBJECT(NO_COUNTER), OBJECT(extra_of), OBJECT(version_of), OBJECT(current_replay), OBJECT(DEFAULT), OBJECT(NO_GRAD),
     OBJECT(INFERENCE), OBJECT(MULTIPLE_OUTPUTS), OBJECT(counter_of), OBJECT(current_edge), OBJECT(rebase_history),
     OBJECT(share_inference), OBJECT(attach_view), OBJECT(state_variable), OBJECT(sequence),
     OBJECT(recorded_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(own_files), OBJECT(cpu), OBJECT(errors_variable), OBJECT(QUIET), TYPE(ufunc), OBJECT(recorded),
-    OBJECT(common_dtype), OBJECT(ask_first), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
+    OBJECT(common_dtype), OBJECT(ask_first), OBJECT(look_on), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
     OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause)};
 
 static const Slot slots[] = {
@@ -56,6 +58,9 @@ static const Slot slots[] = {
     {"State", "grad_enabled", &core.s_grad_enabled}, {"State", "_lowered", &core.s_lowered},
     {"Profiled", "rows_for_core", &core.o_rows},
     {"State", "record", &core.s_record}, {"State", "extra", &core.s_extra}, {"State", "inference", &core.s_inference},
+    {"Transforms", "order", &core.transforms_order}, {"Transforms", "duals", &core.transforms_duals},
+    {"BatchedTensor", "_value", &core.b_value}, {"BatchedTensor", "_dim", &core.b_dim},
+    {"BatchedTensor", "_level", &core.b_level}, {"Example", "_array", &core.example_array},
     {"Node", "sequence_nr", &core.n_sequence_nr}, {"Node", "recorded_edges", &core.n_recorded_edges},
     {"Node", "params", &core.n_params}, {"Node", "saved", &core.n_saved}, {"Node", "shape", &core.n_shape},
     {"Node", "dtype", &core.n_dtype}, {"Node", "extra", &core.n_extra}, {"Node", "code", &core.n_code},
@@ -185,7 +190,7 @@ static PyMethodDef functions[] = {
     {"set_for_now", (PyCFunction)(void (*)(void))set_for_now, METH_FASTCALL},
     {"reset_variable", (PyCFunction)(void (*)(void))reset_variable, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
-    {"composite_ran", (PyCFunction)(void (*)(void))composite_ran, METH_FASTCALL},
+    {"batch", (PyCFunction)(void (*)(void))new_batch, METH_FASTCALL},
     {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},
     {"are_all_ends", (PyCFunction)(void (*)(void))are_all_ends, METH_FASTCALL},
@@ -266,13 +271,14 @@ PyInit__core(void)
     core.float32 = PyArray_DescrFromType(NPY_FLOAT);
     core.float64 = PyArray_DescrFromType(NPY_DOUBLE);
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || find_scope_names() < 0 || PyModule_AddType(module, &StandIn_Type) < 0 ||
+    if (module == NULL || find_scope_names() < 0 || find_ufuncs() < 0 || PyModule_AddType(module, &StandIn_Type) < 0 ||
         PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Gate_Type) < 0 ||
         PyModule_AddType(module, &Pull_Type) < 0 || PyModule_AddType(module, &Twin_Type) < 0 ||
         PyModule_AddType(module, &Program_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
         PyModule_AddType(module, &Scope_Type) < 0 || PyModule_AddType(module, &Held_Type) < 0 ||
-        PyModule_AddType(module, &Sizes_Type) < 0 || PyModule_AddType(module, &Arrival_Type) < 0 ||
+        PyModule_AddType(module, &Sizes_Type) < 0 || PyModule_AddType(module, &Rows_Type) < 0 ||
+        PyModule_AddType(module, &Arrival_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

@@ -24,7 +24,7 @@ rows_of_interceptor(PyObject *state, PyObject **lowered)
         return NULL;
     }
     PyObject *rows = SLOT(intercept, core.o_rows), *below = SLOT(state, core.s_lowered);
-    if (rows == NULL || !PyList_CheckExact(rows) || below == NULL || !Py_IS_TYPE(below, core.State) ||
+    if (rows == NULL || !Py_IS_TYPE(rows, &Rows_Type) || below == NULL || !Py_IS_TYPE(below, core.State) ||
         SLOT(below, core.s_intercept) != Py_None) {
         return NULL; /* Python does it, and also makes the state */
     }
@@ -39,130 +39,267 @@ slot_or(PyObject *object, Py_ssize_t offset, PyObject *otherwise)
     return found == NULL ? otherwise : found;
 }
 
-/* A row (see Row in recorder.py), which takes the two times over. Py_BuildValue would take three times as long. */
-static PyObject *
-row_of(int kind, PyObject *what, PyObject *begin, PyObject *end, PyObject *sequence_nr, PyObject *code, PyObject *lasti,
-       PyObject *shapes, PyObject *more)
+/* ---- Rows: a list of rows (see Row in recorder.py), which are tuples only when they are read: a tuple and its numbers
+ * take four times as long to make as what is written here, and collections of garbage go through all tuples. */
+
+typedef struct {
+    PyObject *what, *sequence_nr, *code, *shapes, *more; /* owned */
+    long long begin, end;
+    unsigned long thread;
+    int kind, lasti;
+} Record;
+
+typedef struct {
+    PyObject_HEAD
+    Record *records;
+    Py_ssize_t count, room;
+} Rows;
+
+/* Append a record, whose objects are borrowed. */
+static int
+append_record(Rows *self, Record record)
 {
-    PyObject *row = PyTuple_New(10);
-    PyObject *items[] = {PyLong_FromLong(kind), Py_NewRef(what), begin, end,
-                         PyLong_FromUnsignedLong(PyThread_get_thread_ident()), Py_NewRef(sequence_nr), Py_NewRef(code),
-                         lasti == NULL ? NULL : Py_NewRef(lasti), Py_NewRef(shapes == NULL ? Py_None : shapes),
-                         Py_NewRef(more == NULL ? Py_None : more)};
-    int whole = row != NULL;
-    for (int k = 0; k < 10; k++) {
-        whole = whole && items[k] != NULL;
-    }
-    for (int k = 0; k < 10; k++) {
-        if (whole) {
-            PyTuple_SET_ITEM(row, k, items[k]);
+    if (self->count == self->room) {
+        Py_ssize_t room = self->room + self->room / 2 + 64;
+        Record *records = PyMem_Realloc(self->records, room * sizeof(Record));
+        if (records == NULL) {
+            PyErr_NoMemory();
+            return -1;
         }
-        else {
-            Py_XDECREF(items[k]);
-        }
+        self->records = records;
+        self->room = room;
     }
-    if (!whole) {
-        Py_CLEAR(row);
+    Py_INCREF(record.what);
+    Py_INCREF(record.sequence_nr);
+    Py_INCREF(record.code);
+    Py_INCREF(record.shapes);
+    Py_INCREF(record.more);
+    self->records[self->count++] = record;
+    return 0;
+}
+
+/* append(row) */
+static PyObject *
+rows_append(Rows *self, PyObject *row)
+{
+    Record record;
+    if (!PyTuple_Check(row)) {
+        PyErr_SetString(PyExc_TypeError, "a row of a profile is a tuple");
+        return NULL;
     }
-    return row;
+    if (!PyArg_ParseTuple(row, "iOLLkOOiOO", &record.kind, &record.what, &record.begin, &record.end, &record.thread,
+                          &record.sequence_nr, &record.code, &record.lasti, &record.shapes, &record.more) ||
+        append_record(self, record) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t
+rows_length(Rows *self)
+{
+    return self->count;
+}
+
+static PyObject *
+rows_item(Rows *self, Py_ssize_t k)
+{
+    if (k < 0 || k >= self->count) {
+        PyErr_SetString(PyExc_IndexError, "there are fewer rows");
+        return NULL;
+    }
+    const Record *record = &self->records[k];
+    return Py_BuildValue("iOLLkOOiOO", record->kind, record->what, record->begin, record->end, record->thread,
+                         record->sequence_nr, record->code, record->lasti, record->shapes, record->more);
+}
+
+static PyObject *
+rows_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    return type->tp_alloc(type, 0);
 }
 
 static int
-append(PyObject *rows, PyObject *row)
+rows_traverse(Rows *self, visitproc visit, void *arg)
 {
-    int status = row == NULL ? -1 : PyList_Append(rows, row);
-    Py_XDECREF(row);
-    return status;
+    for (Py_ssize_t k = 0; k < self->count; k++) {
+        Py_VISIT(self->records[k].what);
+        Py_VISIT(self->records[k].code);
+        Py_VISIT(self->records[k].shapes);
+        Py_VISIT(self->records[k].more);
+    }
+    return 0;
+}
+
+static int
+rows_clear(Rows *self)
+{
+    Record *records = self->records;
+    Py_ssize_t count = self->count;
+    self->records = NULL; /* what is freed below may look at the rows */
+    self->count = self->room = 0;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        Py_DECREF(records[k].what);
+        Py_DECREF(records[k].sequence_nr);
+        Py_DECREF(records[k].code);
+        Py_DECREF(records[k].shapes);
+        Py_DECREF(records[k].more);
+    }
+    PyMem_Free(records);
+    return 0;
+}
+
+static void
+rows_dealloc(Rows *self)
+{
+    PyObject_GC_UnTrack(self);
+    rows_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyMethodDef rows_methods[] = {{"append", (PyCFunction)rows_append, METH_O}, {NULL}};
+static PySequenceMethods rows_sequence = {.sq_length = (lenfunc)rows_length, .sq_item = (ssizeargfunc)rows_item};
+
+PyTypeObject Rows_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Rows",
+    .tp_basicsize = sizeof(Rows),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = rows_new,
+    .tp_dealloc = (destructor)rows_dealloc,
+    .tp_traverse = (traverseproc)rows_traverse,
+    .tp_clear = (inquiry)rows_clear,
+    .tp_methods = rows_methods,
+    .tp_as_sequence = &rows_sequence,
+};
+
+/* ---- writing them */
+
+/* A place in code as a number. A program may have set ctx.lasti of a custom Function, and ctx.code. */
+static int
+place_in_code(PyObject *lasti)
+{
+    int is_beyond = 0;
+    long place = PyLong_Check(lasti) ? PyLong_AsLongAndOverflow(lasti, &is_beyond) : 0;
+    return is_beyond || place < 0 || place > INT_MAX ? 0 : (int)place;
 }
 
 int
 append_row(PyObject *rows, int kind, PyObject *what, long long begin, PyObject *node, PyObject *shape, PyObject *more)
 {
-    static PyObject *zero;
-    PyObject *end = PyLong_FromLongLong(clock_now());
-    if (zero == NULL && (zero = PyLong_FromLong(0)) == NULL) {
-        Py_XDECREF(end);
-        return -1;
-    }
     PyObject *code = slot_or(node, core.n_code, Py_None);
-    if (!PyCode_Check(code)) { /* a custom Function may have set ctx.code */
-        code = Py_None;
-    }
-    PyObject *lasti = code == Py_None ? zero : slot_or(node, core.n_lasti, zero);
-    return append(rows, row_of(kind, what, PyLong_FromLongLong(begin), end,
-                               slot_or(node, core.n_sequence_nr, Py_None), code, lasti, shape, more));
+    Record record = {.kind = kind,
+                     .what = what,
+                     .begin = begin,
+                     .end = clock_now(),
+                     .thread = PyThread_get_thread_ident(),
+                     .sequence_nr = slot_or(node, core.n_sequence_nr, Py_None),
+                     .code = PyCode_Check(code) ? code : Py_None,
+                     .lasti = PyCode_Check(code) ? place_in_code(slot_or(node, core.n_lasti, Py_None)) : 0,
+                     .shapes = shape == NULL ? Py_None : shape,
+                     .more = more == NULL ? Py_None : more};
+    return append_record((Rows *)rows, record);
 }
 
-/* The same for an operation made of others; takes `begin` over. */
-static int
-append_composite(PyObject *rows, PyObject *name, PyObject *begin)
+/* How many composites of this thread, inside each other, are being timed. */
+static _Thread_local int depth;
+
+/* What ran from `begin` until now, and recorded no node. */
+static Record
+record_of(int kind, PyObject *what, long long begin)
 {
-    PyObject *end = PyLong_FromLongLong(clock_now());
-    int lasti = 0;
-    PyCodeObject *code = user_site(&lasti);
-    PyObject *number = PyErr_Occurred() ? NULL : PyLong_FromLong(lasti);
-    PyObject *line = code == NULL ? Py_None : (PyObject *)code;
-    int status = append(rows, row_of(ROW_COMPOSITE, name, begin, end, Py_None, line, number, NULL, NULL));
-    Py_XDECREF(number);
+    return (Record){.kind = kind,
+                    .what = what,
+                    .begin = begin,
+                    .end = clock_now(),
+                    .thread = PyThread_get_thread_ident(),
+                    .sequence_nr = Py_None,
+                    .shapes = Py_None,
+                    .more = Py_None};
+}
+
+/* Append a record with the line of the program. Of what is inside a composite, `build.py` finds the line in that one:
+ * frames would have to be made for it here. */
+static int
+with_site(PyObject *rows, Record record)
+{
+    PyCodeObject *code = depth ? NULL : user_site(&record.lasti);
+    record.code = code == NULL ? Py_None : (PyObject *)code;
+    int status = PyErr_Occurred() ? -1 : append_record((Rows *)rows, record);
     Py_XDECREF(code);
     return status;
 }
 
-PyObject *
-composite_ran(PyObject *module, PyObject *const *given, Py_ssize_t count)
+Begun
+begin_composite(void)
 {
-    PyObject *state, *lowered;
-    if (PyContextVar_Get(core.state_variable, NULL, &state) < 0) {
+    return (Begun){depth++, clock_now()};
+}
+
+PyObject *
+end_composite(PyObject *rows, PyObject *name, PyObject *result, Begun begun)
+{
+    depth = begun.depth;
+    if (result == NULL) {
         return NULL;
     }
-    PyObject *rows = rows_of_profile(state, &lowered);
-    Py_DECREF(state);
-    if (rows == NULL) {
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    if (with_site(rows, record_of(ROW_COMPOSITE, name, begun.time)) < 0) {
+        Py_CLEAR(result);
     }
-    Py_DECREF(lowered);
-    int status = append_composite(rows, given[0], Py_NewRef(given[1]));
-    Py_DECREF(rows);
-    return status < 0 ? NULL : Py_NewRef(Py_True);
+    return result;
 }
 
 PyObject *
 timed(PyObject *rows, PyObject *what, PyObject *result, long long begin)
 {
-    if (result != NULL && append_row(rows, ROW_OPERATION, what, begin, node_of_result(result), NULL, NULL) < 0) {
+    if (result == NULL) {
+        return NULL;
+    }
+    PyObject *node = node_of_result(result);
+    int status = node == NULL ? with_site(rows, record_of(ROW_OPERATION, what, begin))
+                              : append_row(rows, ROW_OPERATION, what, begin, node, NULL, NULL);
+    if (status < 0) {
         Py_CLEAR(result);
     }
     return result;
 }
 
-PyObject *
-timed_composite(PyObject *rows, PyObject *name, PyObject *result, long long begin)
+/* The state without an interceptor, which is made when it is first wanted: a new reference. */
+static PyObject *
+state_below(PyObject *state)
 {
-    if (result != NULL && append_composite(rows, name, PyLong_FromLongLong(begin)) < 0) {
-        Py_CLEAR(result);
+    PyObject *below = SLOT(state, core.s_lowered);
+    if (below != NULL && Py_IS_TYPE(below, core.State) && SLOT(below, core.s_intercept) == Py_None) {
+        return Py_NewRef(below);
     }
-    return result;
+    return PyObject_CallMethod(state, "with_intercept", "O", Py_None);
 }
 
 PyObject *
 run_watched(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *rows = given[0], *lowered = given[1], *outer, *result = NULL;
+    if (count != 5 || !Py_IS_TYPE(given[0], &Rows_Type) || !PyTuple_Check(given[3]) || !PyDict_Check(given[4])) {
+        PyErr_SetString(PyExc_TypeError, "run_watched takes Rows, a name, a function, a tuple and a dict");
+        return NULL;
+    }
+    PyObject *outer, *result = NULL;
     if (PyContextVar_Get(core.state_variable, NULL, &outer) < 0) {
         return NULL;
     }
-    PyObject *const inner[] = {core.state_variable, lowered};
+    PyObject *below = state_below(outer);
+    if (below == NULL) {
+        Py_DECREF(outer);
+        return NULL;
+    }
     long long begin = clock_now();
-    PyObject *done = set_value(NULL, inner, 2);
-    if (done != NULL) {
-        result = PyObject_Call(given[3], given[4], given[5]);
-        Py_DECREF(done);
+    if (set_variable(core.state_variable, below) == 0) {
+        result = PyObject_Call(given[2], given[3], given[4]);
     }
     if (put_back(core.state_variable, outer) < 0) {
         Py_CLEAR(result);
     }
+    Py_DECREF(below);
     Py_DECREF(outer);
-    return timed(rows, given[2], result, begin);
+    return timed(given[0], given[1], result, begin);
 }
 
 /* ---- what C leaves to Python */

@@ -1,8 +1,10 @@
-/* What a profile writes down, as instrument/profiler/recorder.py does: one tuple for each operation and node. */
+/* What a profile writes down, as instrument/profiler/recorder.py does: one row for each operation and node. */
 #ifndef UNDERTOW_ROWS_H
 #define UNDERTOW_ROWS_H
 
 #include "core.h"
+
+extern PyTypeObject Rows_Type;
 
 /* The list of the profile that is under way, if C may write into it, and the state without the profile: new references;
  * otherwise NULL. What runs with that state is what would run without a profile. */
@@ -25,19 +27,24 @@ PyObject *node_of_result(PyObject *result);
 /* The numbers of the nodes that edges lead to: a new tuple. */
 PyObject *numbers_of(PyObject *edges);
 
-/* The result of an operation that began at `begin`, written down if it is not NULL; and that of one made of others. */
+/* The result of an operation that began at `begin`, written down if it is not NULL. */
 PyObject *timed(PyObject *rows, PyObject *what, PyObject *result, long long begin);
-PyObject *timed_composite(PyObject *rows, PyObject *name, PyObject *result, long long begin);
+
+typedef struct {
+    int depth; /* in how many others */
+    long long time;
+} Begun;
+
+/* An operation made of others begins; and its result, written down if it is not NULL. */
+Begun begin_composite(void);
+PyObject *end_composite(PyObject *rows, PyObject *name, PyObject *result, Begun begun);
+
 /* What a function in Python returns, called with the state without the profile; NULL without an exception, and it was
  * not called, if one of the arguments may be of a class that has a say: what that does is to be seen in the profile. */
 PyObject *called_below(PyObject *lowered, PyObject *function, PyObject *const *given, size_t flagged, PyObject *names);
 
-/* composite_ran(name, begin): append the row of an operation made of others, which ends now. Whether that was done: not
- * if there is no profile that C may write for. */
-PyObject *composite_ran(PyObject *module, PyObject *const *given, Py_ssize_t count);
-
-/* run_watched(rows, lowered, name, function, args, kwargs): what the function returns, called with the state without the
- * profile, and written down as one operation. */
+/* run_watched(rows, name, function, args, kwargs): what the function returns, called with the state without the profile,
+ * and written down as one operation. */
 PyObject *run_watched(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 enum { ROW_OPERATION, ROW_NODE, ROW_COMPOSITE = 4 };

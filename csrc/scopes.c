@@ -83,6 +83,21 @@ set_value(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+static int
+reset_context_variable(PyObject *variable, PyObject *token)
+{
+#if PY_VERSION_HEX < 0x030c0000
+    int collecting = PyGC_Disable(); /* as above */
+    int status = PyContextVar_Reset(variable, token);
+    if (collecting) {
+        PyGC_Enable();
+    }
+    return status;
+#else
+    return PyContextVar_Reset(variable, token);
+#endif
+}
+
 /* reset_variable(variable, token): undo the setting of a ContextVar that gave this token */
 PyObject *
 reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -91,16 +106,7 @@ reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count)
         PyErr_SetString(PyExc_TypeError, "reset_variable() takes a variable and a token");
         return NULL;
     }
-#if PY_VERSION_HEX < 0x030c0000
-    int collecting = PyGC_Disable(); /* as above */
-    int status = PyContextVar_Reset(args[0], args[1]);
-    if (collecting) {
-        PyGC_Enable();
-    }
-#else
-    int status = PyContextVar_Reset(args[0], args[1]);
-#endif
-    return status < 0 ? NULL : Py_NewRef(Py_None);
+    return reset_context_variable(args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* set_for_now(variable, value): set a ContextVar; the token to undo that */
@@ -134,6 +140,25 @@ put_back(PyObject *variable, PyObject *value)
     return status;
 }
 
+/* call_with, with a ContextVar. One that was not set is not set afterwards: where no variable is set, Python need not look
+ * for one that is read, and every operation and every new array reads one. */
+static PyObject *
+call_with_context_variable(PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *token = set_context_variable(args[0], args[1]);
+    PyObject *result = token == NULL ? NULL : PyObject_Vectorcall(args[2], args + 3, count - 3, names);
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    if (token != NULL && reset_context_variable(args[0], token) < 0) {
+        Py_CLEAR(result);
+    }
+    if (type != NULL) {
+        PyErr_Restore(type, error, traceback);
+    }
+    Py_XDECREF(token);
+    return result;
+}
+
 /* call_with(variable, value, function, *args, **kwargs): what the function returns, called while the variable has that
  * value */
 PyObject *
@@ -144,6 +169,9 @@ call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *n
         return NULL;
     }
     PyObject *variable = args[0];
+    if (PyContextVar_CheckExact(variable)) {
+        return call_with_context_variable(args, count, names);
+    }
     PyObject *outer = variable_value(variable);
     if (outer == NULL) {
         return NULL;
@@ -224,6 +252,18 @@ is_inside(Scope *self, PyObject *variable)
     return value == inner;
 }
 
+/* From 3.14 on, `with` calls __enter__ as it calls other functions, and handles a signal behind the call, where the block
+ * has not begun and will not be ended. So what has come by now is handled here, where all can be put back. */
+static int
+interrupted_in_enter(void)
+{
+#if PY_VERSION_HEX >= 0x030E0000
+    return PyErr_CheckSignals();
+#else
+    return 0;
+#endif
+}
+
 static PyObject *
 scope_enter(Scope *self, PyObject *ignored)
 {
@@ -241,7 +281,7 @@ scope_enter(Scope *self, PyObject *ignored)
         if (note_entry(self, outer, inner, again) < 0) {
             Py_CLEAR(given);
         }
-        else if (set_variable(variable, inner) < 0) {
+        else if (set_variable(variable, inner) < 0 || interrupted_in_enter() < 0) {
             put_back(variable, outer);
             if (!again) {
                 drop_last(self);
@@ -424,7 +464,7 @@ held_enter(Held *self, PyObject *ignored)
         return NULL;
     }
     Py_DECREF(done);
-    self->depth++;
+    self->depth++; /* held_dealloc ends it if a signal comes before the block */
     Py_RETURN_NONE;
 }
 

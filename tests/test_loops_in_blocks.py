@@ -1,9 +1,10 @@
 """No interrupt leaves a block without ending it.
 
-Note [Loops in blocks]: Python 3.12 and 3.13 forget some jumps when they write down which instructions a block covers:
+Note [Loops in blocks]: Python 3.12 to 3.14 forget some jumps when they write down which instructions a block covers:
 that at the end of a `while` loop, and that of a `for` loop that ends in an `if` which does not hold. An interrupt comes
 at just such jumps, and would leave a `with` or `try` block around the loop without its end: grad mode stays off, a lock
-is held for ever. So a loop of this kind goes into a function, which the block calls.
+is held for ever. So a loop of this kind goes into a function, which the block calls. 3.14 makes such a loop of `any`
+and `all` of a generator, too.
 """
 
 from __future__ import annotations

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import undertow as ut
-from tools.site import kinks, pages, reference, texts
+from tests.instrument.browser import Browser, needs_browser
+from tools.missing_names import MODULES, names_of, resolve
+from tools.site import kinks, names, pages, reference, texts
 
 INDEX = (pages.DOCS / "index.md").read_text(encoding="utf-8")
 
@@ -86,9 +91,73 @@ NAMES = """
 
 
 def test_a_hundred_names_of_pytorch_have_their_entries(made: dict[str, str]) -> None:
-    described = set(re.findall(r"^:{4,5}\{py:\w+\} ([\w.]+)", "\n".join(made.values()), re.M))
+    described = reference.described(made)
     ours = [f"undertow.{name}".replace("undertow.utils.data.", "undertow.data.") for name in NAMES]
     assert len(NAMES) > 100 and [name for name in ours if name not in described] == []
+
+
+@pytest.fixture(scope="module")
+def known(made: dict[str, str]) -> dict[str, Any]:
+    return names.names(reference.described(made))
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:`torch.distributed.reduce_op` is deprecated")
+def test_the_search_knows_all_that_pytorch_describes(made: dict[str, str], known: dict[str, Any]) -> None:
+    """An entry, that of the same thing elsewhere, a sentence, or what to use instead."""
+    described = {name.removeprefix("undertow.") for name in reference.described(made)}
+    answered = described | set(known["aliases"]) | set(known["plain"])
+    unknown = []
+    for module in MODULES:
+        place, below = resolve(module), module.removeprefix("torch.")
+        for name in sorted(names_of(place)):
+            full = f"torch.{known['moved'].get(below, below)}.{name}" if module != "torch" else f"torch.{name}"
+            if not callable(getattr(place, name, None)) or not inspect.getdoc(getattr(place, name)):
+                continue
+            if full.removeprefix("torch.") not in answered and not any(re.match(p, full) for p, _ in known["reasons"]):
+                unknown.append(full)
+    assert unknown == []
+
+
+ENTRIES = """undertow.scatter undertow.distributed.scatter undertow.Tensor.scatter undertow.nn.Linear
+undertow.nn.functional.linear undertow.data.DataLoader undertow.func.grad undertow.autograd.grad
+undertow.nn.DataParallel""".split()
+
+
+@needs_browser
+def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: Path) -> None:
+    code = (pages.DOCS / "_static" / "torch_names.js").read_text(encoding="utf-8")
+    page = tmp_path / "page.html"
+    page.write_text(f"<script>const TORCH_NAMES = {json.dumps(known)};{code}</script>", encoding="utf-8")
+    asked = {
+        "torch.scatter": "undertow.scatter", "torch.Tensor.scatter": "undertow.Tensor.scatter",
+        "scatter": "undertow.scatter", "dist.scatter": "undertow.distributed.scatter",
+        "torch.nn.Linear": "undertow.nn.Linear", "nn.Linear(": "undertow.nn.Linear",
+        "F.linear": "undertow.nn.functional.linear", "linear": "undertow.nn.functional.linear",
+        "torch.utils.data.DataLoader": "undertow.data.DataLoader", "DataLoader": "undertow.data.DataLoader",
+        "torch.func.grad": "undertow.func.grad", "torch.nn.parallel.DataParallel": "undertow.nn.DataParallel",
+    }  # fmt: skip
+    with Browser() as browser:
+        shown = browser.open(page)
+
+        def first(name: str) -> str:
+            order = "(a, b) => torchNames.fit(b, name) - torchNames.fit(a, name)"
+            return shown.value(f"(() => {{ const name = torchNames.path('{name}');"
+                               f" return {json.dumps(ENTRIES)}.toSorted({order})[0] }})()")  # fmt: skip
+
+        assert {name: first(name) for name in asked} == asked
+
+        def note(name: str) -> Any:
+            return shown.value(f"torchNames.note('{name}', torchNames.path('{name}'), true)")
+
+        assert "use torch.arange(start, end + step, step)" in note("torch.range")
+        assert "use Dataset or IterableDataset" in note("torch.utils.data.DataChunk")
+        assert note("torch.cuda.nvtx.mark").startswith("undertow.cuda.nvtx.mark: Mark a moment.")
+        assert note("torch.float32").startswith("undertow.float32: dtype undertow.float32.")
+        assert note("torch.onnx.export").startswith("undertow has no onnx.export: models are not exported")
+        assert note("torch.Tensor.__getitem__") is None and note("torch.asdf").startswith("undertow has no asdf. What")
+        assert shown.value("torchNames.path('torch.utils.data')") == "data"
+        assert shown.value("torchNames.path('gradient of a sum')") is None
 
 
 def test_entries_have_examples(made: dict[str, str]) -> None:

@@ -322,3 +322,95 @@ def test_operators_that_a_program_defines_are_found_below_ops(tmp_path: Path) ->
         print(hasattr(torch.ops.other, "nothing"))
         """
     assert undertow("run", written(tmp_path, "ops.py", program), folder=tmp_path) == "True\n7.0 4.0 9.0\nFalse\n"
+
+
+def test_private_names_that_libraries_import(tmp_path: Path) -> None:
+    (tmp_path / "names.py").write_text(
+        textwrap.dedent("""
+        import torch
+        from torch.backends import cusparselt, kleidiai, mha, miopen, nnpack, opt_einsum, quantized
+        from torch.cuda import _initialized, _is_compiled, _is_in_bad_fork, _lazy_call, _lazy_init
+        from torch.nn.init import _no_grad_fill_, _no_grad_normal_, _no_grad_zero_
+        from torch.nn.init import _no_grad_trunc_normal_, _no_grad_uniform_
+        from torch.utils.checkpoint import check_backward_validity, detach_variable
+
+        weight = torch.nn.Parameter(torch.ones(4))
+        print(_no_grad_fill_(weight, 2.0).tolist(), _no_grad_zero_(weight).tolist(), weight.requires_grad)
+        torch.manual_seed(0)
+        drawn = _no_grad_uniform_(weight, 5.0, 6.0)
+        print(bool((drawn >= 5).all() and (drawn <= 6).all()))
+        print(bool((_no_grad_trunc_normal_(weight, 0, 1, -1, 1).abs() <= 1).all()))
+        check_backward_validity((weight,))
+        (leaf, number) = detach_variable((weight * 2, 3))
+        print(leaf.is_leaf, leaf.requires_grad, number)
+        opt_einsum.set_flags(True)
+        mha.set_fastpath_enabled(False)
+        print(opt_einsum.enabled, opt_einsum.is_available(), mha.get_fastpath_enabled())
+        print(_initialized, _is_in_bad_fork())
+        """)
+    )
+    printed = undertow("run", "names.py", folder=tmp_path).splitlines()
+    assert printed == [
+        "[2.0, 2.0, 2.0, 2.0] [0.0, 0.0, 0.0, 0.0] True",
+        "True",
+        "True",
+        "True True 3",
+        "True False False",
+        "False False",
+    ]
+
+
+def test_containers_devices_and_decorators_by_private_names(tmp_path: Path) -> None:
+    (tmp_path / "names.py").write_text(
+        textwrap.dedent("""
+        import collections
+        import torch
+        from functorch import FunctionalModule, combine_state_for_ensemble, make_functional, vmap
+        from torch._tensor_str import _Formatter
+        from torch._utils import _get_available_device_type, _get_device_module
+        from torch.utils import _pytree
+        from torch.utils._contextlib import _DecoratorContextManager
+
+        pair = collections.namedtuple("pair", "a b")
+        for kind, tree in [
+            ("list", [1, 2]), ("tuple", (1, 2)), ("namedtuple", pair(1, 2)), ("deque", collections.deque([1])),
+            ("ordereddict", collections.OrderedDict(a=1)), ("defaultdict", collections.defaultdict(int, a=1)),
+        ]:
+            parts, context = getattr(_pytree, f"_{kind}_flatten")(tree)
+            keys, _ = getattr(_pytree, f"_{kind}_flatten_with_keys")(tree)
+            print([str(key) for key, _ in keys], getattr(_pytree, f"_{kind}_unflatten")(parts, context) == tree)
+
+        class Counted(_DecoratorContextManager):
+            entered = 0
+            def __enter__(self):
+                Counted.entered += 1
+            def __exit__(self, *exc):
+                pass
+
+        @Counted()
+        def numbers():
+            yield from range(2)
+
+        print(list(numbers()), Counted.entered > 0)
+        print(_get_available_device_type(), _get_device_module("cpu") is torch.cpu)
+        print(_Formatter(torch.tensor([1.5, 22.25])).format(3.0))
+        function, params = make_functional(torch.nn.Linear(3, 2))
+        x = torch.ones(4, 3)
+        print(isinstance(function, FunctionalModule), function(params, x).shape)
+        together, params, buffers = combine_state_for_ensemble([torch.nn.Linear(3, 2) for _ in range(5)])
+        print(vmap(together, in_dims=(0, 0, None))(params, buffers, x).shape)
+        """)
+    )
+    assert undertow("run", "names.py", folder=tmp_path).splitlines() == [
+        "['[0]', '[1]'] True",
+        "['[0]', '[1]'] True",
+        "['.a', '.b'] True",
+        "['[0]'] True",
+        "[\"['a']\"] True",
+        "[\"['a']\"] True",
+        "[0, 1] True",
+        "None True",
+        " 3.0000",
+        "True torch.Size([4, 2])",
+        "torch.Size([5, 4, 2])",
+    ]

@@ -32,6 +32,7 @@ FORMATS = {
     "distributed": "benchmarks.distributed",
     "direct-reads": "benchmarks.direct_reads",
     "conformance": "conformance.report",
+    "samples": "conformance.samples",
 }
 
 BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.S)

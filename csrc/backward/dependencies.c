@@ -1,5 +1,5 @@
 /* What a pass will run: `compute_dependencies` of engine/dependencies.py, in C. */
-#include "core.h"
+#include "backward/leaf_edges.h"
 
 typedef struct {
     PyObject **items;
@@ -41,12 +41,8 @@ static int
 count_edges_of(PyObject *dependencies, PyObject *node, unsigned long long lowest, Stack *stack)
 {
     PyObject *edges = edges_of(node);
-    if (edges != NULL && PyList_CheckExact(edges)) { /* See Note [Edges to leaves] */
-        PyObject *nothing = PyObject_CallFunctionObjArgs(core.resolve_leaves, node, edges, NULL);
-        if (nothing == NULL) {
-            Py_CLEAR(edges);
-        }
-        Py_XDECREF(nothing);
+    if (edges != NULL && PyList_CheckExact(edges) && resolve_leaves(node, edges) < 0) { /* See Note [Edges to leaves] */
+        Py_CLEAR(edges);
     }
     if (edges == NULL) {
         return -1;

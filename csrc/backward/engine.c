@@ -317,7 +317,8 @@ static int
 is_runnable(const Pass *pass, PyObject *root)
 {
     return PyObject_TypeCheck(root, core.Node) && PyDict_Check(pass->dependencies) && PyDict_Check(pass->not_ready) &&
-           PyList_Check(pass->captured) && (pass->rows == Py_None || PyList_CheckExact(pass->rows)) && (pass->info == Py_None || PyDict_Check(pass->info)) &&
+           PyList_Check(pass->captured) && (pass->rows == Py_None || Py_IS_TYPE(pass->rows, &Rows_Type)) &&
+           (pass->info == Py_None || PyDict_Check(pass->info)) &&
            (pass->wanted == Py_None || PyDict_Check(pass->wanted)) && PyType_Check((PyObject *)pass->ndarray);
 }
 

@@ -31,11 +31,13 @@ as_array(Pass *pass, PyObject *value) /* takes the value over */
 static int
 has_shape(PyObject *array, PyObject *shape)
 {
-    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != ndim_of(array)) {
+    int ndim = ndim_of(array);
+    const npy_intp *dims = dims_of(array);
+    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != ndim) {
         return 0;
     }
-    for (int k = 0; k < ndim_of(array); k++) {
-        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k)) != dims_of(array)[k]) {
+    for (int k = 0; k < ndim; k++) {
+        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k)) != dims[k]) {
             PyErr_Clear();
             return 0;
         }
@@ -47,7 +49,7 @@ has_shape(PyObject *array, PyObject *shape)
 static int
 fits(PyObject *grad, PyObject *shape, PyObject *dtype)
 {
-    if (is_tensor(grad) && PyArray_CheckExact(SLOT(grad, core.t_array))) {
+    if (!PyArray_CheckExact(grad) && is_tensor(grad) && PyArray_CheckExact(SLOT(grad, core.t_array))) {
         grad = SLOT(grad, core.t_array);
     }
     if (PyArray_CheckExact(grad) || is_device_array(grad)) {

@@ -94,7 +94,7 @@ new_variadic_node(Variadic *self, PyObject *state, PyObject *const *tensors, PyO
                   PyObject *out, PyObject **edges)
 {
     Py_ssize_t count = PyList_GET_SIZE(arrays);
-    PyObject *node = self->node->tp_alloc(self->node, 0);
+    PyObject *node = allocate_node(self->node);
     PyObject *recorded = PyList_New(count); /* a list, as leaves may stand for their nodes: Note [Edges to leaves] */
     for (Py_ssize_t k = 0; k < count; k++) {
         if (node != NULL && edges[k] == core.LEAF) {
@@ -117,7 +117,7 @@ new_variadic_node(Variadic *self, PyObject *state, PyObject *const *tensors, PyO
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
     SLOT(node, core.n_saved) = PyTuple_New(0);
     SLOT(node, core.n_extra) = Py_NewRef(Py_None);
-    SLOT(node, core.n_shape) = shape_of(out);
+    SLOT(node, core.n_shape) = shared_shape(out);
     SLOT(node, core.n_dtype) = Py_NewRef(PyArray_DESCR((PyArrayObject *)out));
     SLOT(node, core.n_params) = kept_values(self, arrays, params);
     if (PyErr_Occurred() || take_site(node) < 0 || show_to_recorder(node, state) < 0) {
@@ -294,6 +294,7 @@ variadic_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->function = Py_NewRef(function);
         self->forward = Py_NewRef(forward);
         self->node = (PyTypeObject *)Py_NewRef(node);
+        adopt_node_class(self->node);
         self->values = Py_NewRef(values);
         self->names = Py_NewRef(names);
         self->defaults = Py_NewRef(defaults);

@@ -5,6 +5,7 @@
  */
 #include "call/operation.h"
 #include "kernels/copies.h"
+#include "quiet.h"
 #include "rows.h"
 
 static PyObject *name_out, *name_name;
@@ -252,6 +253,82 @@ is_given_number(const Operation *self, PyObject *const *values)
            (PyFloat_CheckExact(values[self->number]) || PyLong_CheckExact(values[self->number]));
 }
 
+/* The arrays of tensors of one dtype of half precision in float32 (new references), and everything else as it is; that
+ * dtype (borrowed), or NULL: Python has to look, or there is an exception.
+ *
+ * arguments  the arrays themselves (borrowed) */
+static PyArray_Descr *
+widen_arrays(const Operation *self, int number, PyObject *const *values, PyObject **arguments, PyObject **wide,
+             int *by_rows)
+{
+    PyArray_Descr *dtype = NULL;
+    *by_rows = 1;
+    for (int k = 0; k < self->count; k++) {
+        PyObject *value = arguments[k] = values[k];
+        if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
+            if (!take_option(&arguments[k]) || PyArray_DescrCheck(arguments[k])) {
+                return NULL;
+            }
+            continue;
+        }
+        if (!is_tensor(value) || SLOT(value, core.t_xp) != core.cpu || !is_narrow(SLOT(value, core.t_array))) {
+            return NULL;
+        }
+        PyArrayObject *array = (PyArrayObject *)(arguments[k] = SLOT(value, core.t_array));
+        if (dtype != NULL && PyArray_DESCR(array) != dtype) {
+            return NULL;
+        }
+        dtype = PyArray_DESCR(array);
+        *by_rows &= PyArray_IS_C_CONTIGUOUS(array) != 0;
+    }
+    for (int k = 0; dtype != NULL && k < self->count; k++) {
+        int is_array = arguments[k] != values[k] && PyArray_CheckExact(arguments[k]);
+        wide[k] = is_array ? PyArray_CastToType((PyArrayObject *)arguments[k], PyArray_DescrFromType(NPY_FLOAT), 0)
+                           : Py_NewRef(arguments[k]);
+        if (wide[k] == NULL) {
+            while (k > 0) {
+                Py_DECREF(wide[--k]);
+            }
+            return NULL;
+        }
+    }
+    return dtype;
+}
+
+/* The result of an elementwise operation on half precision, computed in float32 and rounded (`widen` and `finished` of
+ * ops/declare/apply.py); NULL without an exception: Python has to compute it. */
+static PyObject *
+narrow_result(Operation *self, const Form *form, int number, PyObject *state, PyObject *const *values)
+{
+    PyObject *arguments[MOST_ARGUMENTS], *wide[MOST_ARGUMENTS];
+    int by_rows;
+    PyArray_Descr *dtype = widen_arrays(self, number, values, arguments, wide, &by_rows);
+    if (dtype == NULL) {
+        return NULL;
+    }
+    Py_INCREF(dtype);
+    for (int k = 0; k < self->count; k++) { /* a tensor may be given another array meanwhile */
+        Py_INCREF(arguments[k]);
+    }
+    PyObject *result = compute(self, form, wide);
+    if (result != NULL && PyArray_ISFLOAT((PyArrayObject *)result)) {
+        PyObject *quiet = enter_quiet(); /* beyond its range they are infinite */
+        Py_INCREF(dtype);
+        Py_SETREF(result, PyArray_CastToType((PyArrayObject *)result, dtype, 0));
+        leave_quiet(quiet);
+    }
+    if (result != NULL && (lies_right(form, by_rows, result) ||
+                           (result = in_its_order(self, form, number, values, result)) != NULL)) {
+        result = record_result(self, form, state, values, arguments, result);
+    }
+    for (int k = 0; k < self->count; k++) {
+        Py_DECREF(arguments[k]);
+        Py_DECREF(wide[k]);
+    }
+    Py_DECREF(dtype);
+    return result;
+}
+
 /* The result of the operation; NULL without an exception: Python has to compute it. */
 static PyObject *
 usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject *out)
@@ -265,6 +342,12 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     }
     int number = is_number ? self->number : -1, by_rows;
     int found = find_arrays(self, form, number, values, arguments, &by_rows);
+    if (!found && self->widens && out == NULL && !form->several) {
+        PyObject *result = narrow_result(self, form, number, state, values);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
     if (!found) {
         return core.device_xp == NULL || out != NULL ? NULL : device_result(self, state, values);
     }
@@ -324,6 +407,9 @@ operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObj
         PyObject *result = SLOT(state, core.s_intercept) == Py_None
                                ? usual_result(planned, state, values, out)
                                : timed_result(self, planned, state, values, out, given, flagged, names);
+        if (result == NULL && out == NULL && self == planned && planned->in_front && !PyErr_Occurred()) {
+            result = batched_result(planned, state, values);
+        }
         Py_DECREF(state);
         if (result != NULL || PyErr_Occurred()) {
             return result;

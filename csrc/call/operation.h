@@ -68,7 +68,7 @@ typedef struct Operation {
     int (*read)(struct Operation *, PyObject *); /* reads what the plan returns */
     struct Operation *of; /* the operation whose forms it uses, and to whose arguments it adds `out`; or NULL */
     int count, positional; /* arguments; those that may be given by position */
-    int is_view, elementwise;
+    int is_view, elementwise, widens, in_front;
     int number;            /* the argument that may be a number; -1: none */
     PyObject *names[MOST_ARGUMENTS], *defaults[MOST_ARGUMENTS];
     char inputs[MOST_ARGUMENTS]; /* 1: a tensor, 2: a tensor or None */
@@ -109,6 +109,11 @@ int take_option(PyObject **option);
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
 /* for the types that are made of Operation's */
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+
+/* ---- batched.c */
+
+/* The result of an operation under vmap; NULL without an exception: Python has to compute it. */
+PyObject *batched_result(Operation *self, PyObject *state, PyObject *const *values);
 
 /* ---- device.c */
 
@@ -169,6 +174,19 @@ PyObject *edge_of(PyObject *tensor);
 PyObject *leaf_stands(PyObject *leaf, PyObject *node);
 /* Show a node to who wants to see all (State.record), if somebody does. */
 int show_to_recorder(PyObject *node, PyObject *state);
+
+/* ---- nodes.c */
+
+/* Have the nodes of a class, which an operation makes, come and go and be looked at here, if they can. */
+void adopt_node_class(PyTypeObject *type);
+/* A new node, with empty slots. */
+PyObject *allocate_node(PyTypeObject *type);
+/* The shape of an array, a tuple that nodes have in common (a new reference). */
+PyObject *shared_shape(PyObject *array);
+/* Keep a tuple that refers to nothing of the kind from the garbage collector. */
+void untrack(PyObject *tuple);
+/* Let a node show its edges itself, if nodes of its class do. */
+void hide_edges(PyObject *node, PyObject *edges);
 
 /* ---- user_line.c */
 

@@ -129,6 +129,9 @@ read_form(Form *form, PyObject *plan)
     if (form->forward == NULL || PyErr_Occurred()) {
         return -1;
     }
+    if (form->node != NULL) {
+        adopt_node_class(form->node);
+    }
     for (int k = 0; k < form->edge_count; k++) {
         form->edges[k] = int_field(edges, k);
     }
@@ -187,6 +190,8 @@ read_description(Operation *self, PyObject *plan)
     self->number = int_field(plan, OPERATION_PLAN_NUMBER);
     self->is_view = int_field(plan, OPERATION_PLAN_IS_VIEW);
     self->elementwise = int_field(plan, OPERATION_PLAN_ELEMENTWISE);
+    self->in_front = int_field(plan, OPERATION_PLAN_IN_FRONT);
+    self->widens = int_field(plan, OPERATION_PLAN_WIDENS);
     self->count = count;
     if (count >= 0 && !PyErr_Occurred() && number_form != Py_None) {
         self->forms[1] = form_new(number_form);

@@ -1,4 +1,5 @@
 /* Recording an operation, its node and its result: what `record` of ops/declare/record.py does. */
+#include "backward/leaf_edges.h"
 #include "call/operation.h"
 
 /* ---- edges and nodes */
@@ -11,49 +12,6 @@ edge_of(PyObject *tensor)
         return PyObject_CallOneArg(core.recorded_edge, tensor);
     }
     return Py_NewRef(SLOT(tensor, core.t_edge));
-}
-
-/* The AccumulateGrad node of a leaf that has none yet (a new reference), if that is a plain one: what `leaf_edge` of
- * graph/accumulate.py does for others. Of two threads the second finds the first one's: the interpreter's lock is let go
- * of by collections alone, and so only before the second look. NULL without an exception: it is no plain one. */
-static PyObject *
-new_leaf_edge(PyObject *leaf, PyObject *extra)
-{
-    PyObject *array = SLOT(leaf, core.t_array), *found;
-    if (SLOT(extra, core.e_rare) != Py_None || SLOT(leaf, core.t_xp) != core.cpu || !PyArray_CheckExact(array)) {
-        return NULL;
-    }
-    PyObject *node = core.AccumulateGrad->tp_alloc(core.AccumulateGrad, 0);
-    PyObject *reference = node == NULL ? NULL : PyWeakref_NewRef(node, NULL);
-    PyObject *shape = reference == NULL ? NULL : shape_of(array);
-    if (shape == NULL) {
-        Py_XDECREF(reference);
-        Py_XDECREF(node);
-        return NULL;
-    }
-    SLOT(node, core.a_variable) = Py_NewRef(leaf);
-    SLOT(node, core.n_sequence_nr) = Py_NewRef(core.LAST);
-    SLOT(node, core.n_shape) = shape;
-    SLOT(node, core.n_dtype) = Py_NewRef(dtype_of(array));
-    SLOT(node, core.n_extra) = Py_NewRef(Py_None);
-    PyObject *earlier = SLOT(extra, core.e_accumulate);
-    if (earlier != Py_None && (found = referent(earlier)) != NULL) { /* another thread was faster */
-        Py_DECREF(reference);
-        Py_DECREF(node);
-        return found;
-    }
-    set_slot(extra, core.e_accumulate, reference);
-    return node;
-}
-
-/* plain_leaf_edge(leaf): its AccumulateGrad node, new or not; None if it is not for C to make */
-PyObject *
-plain_leaf_edge(PyObject *module, PyObject *leaf)
-{
-    PyObject *made = is_tensor(leaf) && SLOT(leaf, core.t_extra) != Py_None
-                         ? new_leaf_edge(leaf, SLOT(leaf, core.t_extra))
-                         : NULL;
-    return made != NULL || PyErr_Occurred() ? made : Py_NewRef(Py_None);
 }
 
 PyObject *
@@ -104,7 +62,7 @@ params_of(const Form *form, PyObject *const *values, PyObject *const *arguments)
             found = Py_NewRef(argument);
         }
         else if (value->kind == FACT_SHAPE) {
-            found = shape_of(argument);
+            found = shared_shape(argument);
         }
         else if (value->kind == FACT_BY_COLUMNS) {
             npy_intp step = PyDataType_ELSIZE(dtype_of(argument));
@@ -120,6 +78,9 @@ params_of(const Form *form, PyObject *const *values, PyObject *const *arguments)
         else {
             PyTuple_SET_ITEM(params, k, found);
         }
+    }
+    if (params != NULL && form->value_count > 0) {
+        untrack(params);
     }
     return params;
 }
@@ -161,7 +122,7 @@ describe_result(const Form *form, PyObject *node, PyObject *out)
     if (form->several) {
         return describe_results(form, node, out);
     }
-    SLOT(node, core.n_shape) = shape_of(out);
+    SLOT(node, core.n_shape) = shared_shape(out);
     SLOT(node, core.n_dtype) = Py_NewRef(dtype_of(out));
     return SLOT(node, core.n_shape) == NULL ? -1 : 0;
 }
@@ -178,7 +139,7 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
          PyObject **edges, unsigned wanted)
 {
     int standing = 0;
-    PyObject *node = form->node->tp_alloc(form->node, 0);
+    PyObject *node = allocate_node(form->node);
     for (int k = 0; k < form->edge_count; k++) {
         if (node != NULL && edges[k] == core.LEAF) {
             PyObject *tensor = values[form->edges[k]];
@@ -207,6 +168,9 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
         Py_XDECREF(recorded);
         Py_XDECREF(node);
         return NULL;
+    }
+    if (!standing) {
+        hide_edges(node, recorded);
     }
     SLOT(node, core.n_recorded_edges) = recorded;
     SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);

@@ -14,7 +14,7 @@ static const struct {
             {"view", reshape}, {"reshape", reshape}, {"flatten", flatten}, {"expand_as", expand_as},
             {"numpy_T", numpy_T}, {"contiguous", contiguous}, {"sum", over_dims}, {"mean", over_dims},
             {"max", over_dims}, {"min", over_dims},
-            {"squeeze", squeeze}, {"chunk", chunk}, {"split", split}, {"zero_", zero_, "zero_"},
+            {"matmul", matmul}, {"squeeze", squeeze}, {"chunk", chunk}, {"split", split}, {"zero_", zero_, "zero_"},
             {"fill_", fill_, "fill_"}, {"copy_", copy_, "copy_"}, {"with_out", wrapped}};
 
 /* What the shortcut does with that state, if it calls operations that read it. */
@@ -49,14 +49,19 @@ timed_way(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssiz
         return NULL;
     }
     if (SLOT(lowered, core.s_unusual) == Py_False) {
-        long long begin = clock_now();
-        if (self->is_one) {
+        PyObject *shown = Py_XNewRef(self->operation.shown); /* the last profile may end in the middle */
+        if (self->row != NULL) {
+            long long begin = clock_now();
             result = timed(rows, self->row, way_below(self, lowered, given, count, names), begin);
+        }
+        else if (shown != NULL) {
+            Begun begun = begin_composite();
+            result = end_composite(rows, shown, self->way(self, lowered, given, count, names), begun);
         }
         else {
             result = self->way(self, lowered, given, count, names);
-            result = self->row == NULL ? result : timed_composite(rows, self->row, result, begin);
         }
+        Py_XDECREF(shown);
     }
     Py_DECREF(lowered);
     Py_DECREF(rows);
@@ -84,16 +89,6 @@ shortcut_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObje
     return call_python((StandIn *)self, given, flagged, names);
 }
 
-/* show(name): let profiles show it by that name, with what it calls inside */
-static PyObject *
-shortcut_show(Shortcut *self, PyObject *name)
-{
-    Py_XSETREF(self->row, Py_NewRef(name));
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef shortcut_methods[] = {{"show", (PyCFunction)shortcut_show, METH_O}, {NULL}};
-
 /* Shortcut(name, function, targets) */
 static PyObject *
 shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -118,7 +113,6 @@ shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->operation.vectorcall = shortcut_call;
         self->way = ways[k].way;
         if (ways[k].row != NULL) {
-            self->is_one = 1;
             self->row = PyUnicode_InternFromString(ways[k].row);
         }
         for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(targets); n++) {
@@ -155,6 +149,8 @@ shortcut_dealloc(Shortcut *self)
     Operation_Type.tp_dealloc((PyObject *)self);
 }
 
+static PyMemberDef shortcut_members[] = {{"__wrapped__", T_OBJECT, offsetof(StandIn, function), READONLY}, {NULL}};
+
 PyTypeObject Shortcut_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "undertow._core.Shortcut",
     .tp_base = &Operation_Type,
@@ -164,6 +160,6 @@ PyTypeObject Shortcut_Type = {
     .tp_dealloc = (destructor)shortcut_dealloc,
     .tp_traverse = (traverseproc)shortcut_traverse,
     .tp_getset = stand_in_attributes,
-    .tp_methods = shortcut_methods,
+    .tp_members = shortcut_members,
     .tp_clear = (inquiry)shortcut_clear,
 };

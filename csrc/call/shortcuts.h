@@ -17,8 +17,7 @@ struct Shortcut {
     Operation operation; /* for the type's sake: only `function` is used */
     Way way;
     PyObject *targets[MOST_TARGETS]; /* what it calls */
-    int is_one;    /* whether a profile shows it as one operation, with nothing inside */
-    PyObject *row; /* what a profile calls it; NULL: only what it calls is shown */
+    PyObject *row; /* what a profile calls it if it is shown as one operation, with nothing inside; or NULL */
 };
 
 /* ---- indexing.c */
@@ -35,6 +34,7 @@ PyObject *expand_as(const Shortcut *self, PyObject *state, PyObject *const *give
 PyObject *numpy_T(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *contiguous(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *over_dims(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *matmul(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *squeeze(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *chunk(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *split(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);

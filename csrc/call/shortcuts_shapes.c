@@ -1,4 +1,4 @@
-/* Shortcuts of functions that give a tensor another shape, reduce it or cut it into parts. */
+/* Shortcuts of functions that give a tensor another shape, reduce it, multiply it or cut it into parts. */
 #include "call/shortcuts.h"
 
 /* ---- sizes: reshape(x, 2, -1) or reshape(x, (2, -1)) */
@@ -234,6 +234,22 @@ squeeze(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
         return PyObject_Vectorcall(self->targets[0], given, 1, NULL);
     }
     return PyLong_CheckExact(given[1]) ? PyObject_Vectorcall(self->targets[1], given, 2, NULL) : NULL;
+}
+
+/* matmul(input, other), with the operations for two matrices, a matrix and a vector, two vectors */
+PyObject *
+matmul(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    PyArrayObject *input = names != NULL || count != 2 ? NULL : usual_array(given[0]);
+    PyArrayObject *other = input == NULL ? NULL : usual_array(given[1]);
+    if (other == NULL) {
+        return NULL;
+    }
+    int ndim = PyArray_NDIM(input), other_ndim = PyArray_NDIM(other);
+    if (ndim < 1 || ndim > 2 || other_ndim < 1 || other_ndim > ndim) {
+        return NULL;
+    }
+    return PyObject_Vectorcall(self->targets[ndim == 1 ? 2 : other_ndim == 1], given, 2, NULL);
 }
 
 /* ---- parts */

@@ -85,6 +85,13 @@ stand_in_module(StandIn *self, void *closure)
     return PyObject_GetAttrString(self->function, "__module__");
 }
 
+/* unasked(...): the call of the function, without asking */
+static PyObject *
+stand_in_unasked(StandIn *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    return call_unasked(self, given, count, names);
+}
+
 /* What type and object have too, and what must be the function's. Every type names it again, because Python gives each
  * a `__doc__` of its own. */
 PyGetSetDef stand_in_attributes[] = {{"__signature__", (getter)stand_in_signature},
@@ -94,12 +101,25 @@ PyGetSetDef stand_in_attributes[] = {{"__signature__", (getter)stand_in_signatur
 
 static PyMemberDef stand_in_members[] = {{"function", T_OBJECT, offsetof(StandIn, function), READONLY}, {NULL}};
 
-static PyMethodDef stand_in_methods[] = {{"__reduce__", (PyCFunction)stand_in_reduce, METH_NOARGS}, {NULL}};
+/* show(name): let profiles show it by that name, with what it calls inside; show(None): no longer */
+static PyObject *
+stand_in_show(StandIn *self, PyObject *name)
+{
+    Py_XSETREF(self->shown, name == Py_None ? NULL : Py_NewRef(name));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef stand_in_methods[] = {{"__reduce__", (PyCFunction)stand_in_reduce, METH_NOARGS},
+                                         {"show", (PyCFunction)stand_in_show, METH_O},
+                                         {"unasked", (PyCFunction)(void (*)(void))stand_in_unasked,
+                                          METH_FASTCALL | METH_KEYWORDS},
+                                         {NULL}};
 
 int
 stand_in_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(((StandIn *)self)->function);
+    Py_VISIT(((StandIn *)self)->shown);
     return 0;
 }
 
@@ -107,6 +127,7 @@ int
 stand_in_clear(PyObject *self)
 {
     Py_CLEAR(((StandIn *)self)->function);
+    Py_CLEAR(((StandIn *)self)->shown);
     return 0;
 }
 

@@ -255,6 +255,9 @@ static PyMethodDef array_methods[] = {
     {"reshape_to", (PyCFunction)(void (*)(void))array_reshape, METH_FASTCALL},
     {"transpose", (PyCFunction)(void (*)(void))array_transpose, METH_FASTCALL},
     {"swapaxes", (PyCFunction)(void (*)(void))array_swapaxes, METH_FASTCALL},
+    {"copy", (PyCFunction)(void (*)(void))array_copy, METH_FASTCALL | METH_KEYWORDS},
+    {"reshape", (PyCFunction)(void (*)(void))array_reshape_by, METH_FASTCALL | METH_KEYWORDS},
+    {"dot", (PyCFunction)(void (*)(void))array_dot, METH_FASTCALL},
     {"to_host", array_to_host, METH_NOARGS},
     {NULL},
 };

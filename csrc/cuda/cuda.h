@@ -16,6 +16,7 @@
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
  * updates.c      one launch for many arrays: the steps of optimizers
  * convolution.c  convolutions, by cuDNN    plans.c       graphs of operations, by cuDNN
+ * shortcuts.c    functions of Python that go without it in the usual case
  * light.c        matrix products, by cuBLASLt: half precision, and with a bias        product_on_host.c   emulated ones
  *
  * Everything happens under Python's lock, but waiting, and what the threads of emulator.c do. With UNDERTOW_CUDA=emulate
@@ -133,6 +134,7 @@ struct Lane {
     char *queue;
     size_t filled;
     int waiting; /* entries in the queue */
+    int calls;   /* those of them that call a library, which takes its time unless a graph does it */
     int long_waiting, is_busy; /* those that keep the device busy; whether such were sent since it was last waited for */
     uint64_t hash;
     Chain *chain; /* of its last entries, which the hash leaves out until it is closed: chains.c */
@@ -140,6 +142,7 @@ struct Lane {
     Worker *worker; /* of an emulated one, once it is needed */
     char *workspace; /* for libraries: see workspace_of */
     void *blas;
+    PyObject *extra; /* what nodes that ran on it share: shortcuts.c */
 };
 
 extern Lane *lanes[MOST_LANES];
@@ -399,6 +402,14 @@ PyObject *module_join(PyObject *module, PyObject *const *given, Py_ssize_t count
 PyObject *module_shadow(PyObject *module, PyObject *array);
 PyObject *module_adopt(PyObject *module, PyObject *args);
 extern PyObject *slow_getitem, *slow_setitem;
+
+/* ---- shortcuts.c */
+
+PyObject *module_shortcut(PyObject *module, PyObject *args);
+/* Methods of arrays: dot(other), copy(order), reshape(*sizes) */
+PyObject *array_dot(PyObject *self, PyObject *const *given, Py_ssize_t count);
+PyObject *array_copy(PyObject *self, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *array_reshape_by(PyObject *self, PyObject *const *given, Py_ssize_t count, PyObject *names);
 
 /* ---- copies.c */
 

@@ -93,6 +93,7 @@ static PyMethodDef functions[] = {
     {"allow_tf32", module_allow_tf32, METH_O},
     {"multiply_into", FAST(module_multiply_into)},
     {"linear", FAST(module_linear)},
+    {"shortcut", module_shortcut, METH_VARARGS},
     {"start_dnn", module_start_dnn, METH_O},
     {"convolution", module_convolution, METH_VARARGS},
     {"execute_plan", module_execute_plan, METH_VARARGS},

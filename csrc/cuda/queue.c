@@ -140,7 +140,7 @@ capture(Lane *lane, Sequence *sequence)
 static int
 send(Lane *lane)
 {
-    if (lane->waiting < 3 || limit == 0) {
+    if ((lane->waiting < 3 && lane->calls == 0) || limit == 0) {
         return issue_all(lane);
     }
     Sequence *sequence = find_sequence(lane);
@@ -174,7 +174,7 @@ flush_lane(Lane *lane)
     counted.flushes++;
     lane->is_busy |= lane->long_waiting > 0;
     lane->filled = 0;
-    lane->waiting = lane->long_waiting = 0;
+    lane->waiting = lane->long_waiting = lane->calls = 0;
     lane->hash = SEED;
     return status;
 }
@@ -261,6 +261,7 @@ write_entry(Lane *lane, int kind, Function function, const unsigned *grid, unsig
     memcpy(entry + 1, arguments, size);
     lane->filled += sizeof(Entry) + padded;
     lane->waiting++;
+    lane->calls += kind == PRODUCT_ENTRY || kind == CALL_ENTRY;
 }
 
 int

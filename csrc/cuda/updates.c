@@ -1,4 +1,5 @@
-/* One launch for many arrays: the parameters of an optimizer, each with its gradient and what is kept for it. */
+/* One launch for many arrays: the parameters of an optimizer, each with its gradient and what is kept for it; the lists of
+ * `_foreach_` functions; gradients whose norm is wanted. */
 #include "cuda/cuda.h"
 
 #define MOST_NUMBERS 12
@@ -8,10 +9,12 @@
 #define CHUNK 4096 /* elements of a block: as in backend/cuda/updates.py */
 #define THREADS 256
 
-/* What the kernel finds: the count, the numbers, and then, with room for FEW or MANY_ARRAYS, the pointers of each field,
- * the sizes, and the number of the first block of each array. */
+/* What the kernel finds: the count, how many blocks the launches before it had, an array that all of them share, the
+ * numbers, and then, with room for FEW or MANY_ARRAYS, the pointers of each field, the sizes, and the number of the first
+ * block of each array. */
 typedef struct {
-    long long count;
+    long long count, before;
+    char *shared;
     double numbers[MOST_NUMBERS];
     uint64_t words[(MOST_FIELDS + 2) * MANY_ARRAYS];
 } Updates;
@@ -62,20 +65,23 @@ launch_some(Function function, PyObject *list, Py_ssize_t from, Py_ssize_t count
         return 0;
     }
     size_t bytes = offsetof(Updates, words) + (size_t)(fields + 2) * room * sizeof(uint64_t);
-    return launch(function, (unsigned)blocks, THREADS, updates, bytes, total);
+    int status = launch(function, (unsigned)blocks, THREADS, updates, bytes, total);
+    updates->before += blocks;
+    return status;
 }
 
-/* update_together(kernel for few arrays, kernel for many, list of tuples of arrays, numbers): whether all of them could be;
- * if not, nothing was changed. In each tuple the second is only read. */
+/* update_together(kernel for few arrays, kernel for many, list of tuples of arrays, numbers[, shared array]): whether all of
+ * them could be; if not, nothing was changed. In each tuple the second is only read. */
 PyObject *
 module_update_together(PyObject *module, PyObject *args)
 {
-    PyObject *few, *many, *list, *numbers;
+    PyObject *few, *many, *list, *numbers, *shared = NULL;
     Updates updates = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!O!", &Kernel_Type, &few, &Kernel_Type, &many, &PyList_Type, &list, &PyTuple_Type,
-                          &numbers)) {
+    if (!PyArg_ParseTuple(args, "O!O!O!O!|O!", &Kernel_Type, &few, &Kernel_Type, &many, &PyList_Type, &list, &PyTuple_Type,
+                          &numbers, &Array_Type, &shared)) {
         return NULL;
     }
+    updates.shared = shared == NULL ? NULL : ((Array *)shared)->data;
     Py_ssize_t count = PyList_GET_SIZE(list);
     if (count == 0 || PyTuple_GET_SIZE(numbers) > MOST_NUMBERS) {
         return Py_NewRef(Py_False);

@@ -144,9 +144,6 @@ expression_new(PyObject *description)
                  {"condition", CONDITION, NULL, 1, 3}, {"compare", COMPARE, compare_names, 2, 2},
                  {"and", AND, NULL, 1, 2}, {"or", OR, NULL, 1, 2}, {"not", NOT, NULL, 1, 1},
                  {"tuple", TUPLE, NULL, 1, -2}, {"conj", CONJ, NULL, 1, 2}, {"blocks", BLOCKS, NULL, 2, -1}};
-    if (ufuncs[0] == NULL && find_ufuncs() < 0) {
-        return NULL;
-    }
     if (!PyTuple_Check(description) || PyTuple_GET_SIZE(description) < 1) {
         PyErr_SetString(PyExc_TypeError, "a formula is described by tuples");
         return NULL;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* NumPy's ufuncs for + - * /, in that order, and for the unary -; filled by find_ufuncs. */
+/* NumPy's ufuncs for + - * /, in that order, and for the unary -; filled by find_ufuncs, when the module is made. */
 extern PyObject *ufuncs[4], *negative;
 
 int find_ufuncs(void);

@@ -1,6 +1,7 @@
 /* Attention: what happens between the products of matrices, in place. Rows are queries, columns are keys. */
 #include "kernels/kernels.h"
 #include "loops/exp.h"
+#include "loops/threads.h"
 
 typedef struct {
     void *scores, *logs;
@@ -47,11 +48,12 @@ take_scores(Scores *given, PyObject *scores, PyObject *scale)
     return !PyErr_Occurred();
 }
 
+/* The rows are divided among threads: each is computed from itself alone. */
 static void
-run(const Scores *given, PyObject *scores, void (*of_float)(const Scores *), void (*of_double)(const Scores *))
+run(Scores *given, PyObject *scores, Share of_float, Share of_double)
 {
-    WORK(given->rows * given->columns,
-         (PyArray_TYPE((PyArrayObject *)scores) == NPY_FLOAT ? of_float : of_double)(given));
+    Share share = PyArray_TYPE((PyArrayObject *)scores) == NPY_FLOAT ? of_float : of_double;
+    WORK(given->rows * given->columns, divide(share, given, given->rows, 0.7 * given->rows * given->columns));
 }
 
 static PyObject *

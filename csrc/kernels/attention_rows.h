@@ -10,10 +10,11 @@ NAME(decay_row)(REAL *x, REAL factor, REAL shift, Py_ssize_t count)
 }
 
 CLONES static void
-NAME(softmax_scores)(const Scores *given)
+NAME(softmax_scores)(void *context, Py_ssize_t begin, Py_ssize_t end)
 {
-    REAL *x = given->scores, *logs = given->logs, scale = (REAL)given->scale;
-    for (Py_ssize_t r = 0; r < given->rows; r++, x += given->columns) {
+    const Scores *given = context;
+    REAL *x = (REAL *)given->scores + begin * given->columns, *logs = given->logs, scale = (REAL)given->scale;
+    for (Py_ssize_t r = begin; r < end; r++, x += given->columns) {
         Py_ssize_t count = seen(given, r);
         if (scale < 0) { /* the largest score would become the smallest */
             NAME(multiply)(x, scale, count);
@@ -28,10 +29,11 @@ NAME(softmax_scores)(const Scores *given)
 }
 
 CLONES static void
-NAME(weigh_scores)(const Scores *given)
+NAME(weigh_scores)(void *context, Py_ssize_t begin, Py_ssize_t end)
 {
-    REAL *x = given->scores, *logs = given->logs;
-    for (Py_ssize_t r = 0; r < given->rows; r++, x += given->columns) {
+    const Scores *given = context;
+    REAL *x = (REAL *)given->scores + begin * given->columns, *logs = given->logs;
+    for (Py_ssize_t r = begin; r < end; r++, x += given->columns) {
         Py_ssize_t count = seen(given, r);
         NAME(decay_row)(x, (REAL)given->scale, logs[r], count);
         memset(x + count, 0, (given->columns - count) * sizeof(REAL));
@@ -47,11 +49,12 @@ NAME(slope_row)(const REAL *restrict p, REAL *restrict g, REAL along, REAL scale
 }
 
 CLONES static void
-NAME(slope_scores)(const Scores *given)
+NAME(slope_scores)(void *context, Py_ssize_t begin, Py_ssize_t end)
 {
-    const REAL *p = given->weights;
-    REAL *g = given->scores;
-    for (Py_ssize_t r = 0; r < given->rows; r++, p += given->columns, g += given->columns) {
+    const Scores *given = context;
+    const REAL *p = (const REAL *)given->weights + begin * given->columns;
+    REAL *g = (REAL *)given->scores + begin * given->columns;
+    for (Py_ssize_t r = begin; r < end; r++, p += given->columns, g += given->columns) {
         NAME(slope_row)(p, g, (REAL)NAME(sum_of)(p, g, given->columns), (REAL)given->scale, given->columns);
     }
 }

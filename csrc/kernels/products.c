@@ -261,7 +261,7 @@ compute_product(Product *given)
     given->left.packed = room;
     given->right.packed = room + given->items * given->left.room * item;
     given->sums = room + packed * item;
-    add_all_elements(given, at_once, (double)results * given->elements * (given->is_float ? 0.015 : 0.03));
+    add_all_elements(given, at_once, (double)results * given->elements * (given->is_float ? 0.04 : 0.08));
     if (given->parts > 1) {
         divide(given->is_float ? add_parts_float : add_parts_double, given, given->items * given->rows,
                0.2 * results * given->parts);

@@ -3,8 +3,10 @@
 #include <math.h>
 
 #define MOST_THREADS 256
-/* nanoseconds that each thread costs the others: it is woken, and somebody waits for the last one to be done */
-#define COST_OF_THREAD 4000.0
+/* nanoseconds that each thread costs the others: somebody waits for the last one to be done. Between the kernels of a
+ * program threads look for work, and need not be woken. */
+#define COST_OF_THREAD 600.0
+#define LEAST_WORK 12000.0 /* nanoseconds that one thread does alone */
 
 static int threads = 1;
 
@@ -38,9 +40,9 @@ choose_looks(void)
 #endif
 
 #define PARTS_EACH 4   /* so that who is interrupted by another program leaves less undone */
-/* How often a thread looks before it sleeps: for 30 to 100 microseconds, so that it need not be woken for the next function
+/* How often a thread looks before it sleeps: for 0.2 to 0.5 milliseconds, so that it need not be woken for the next function
  * of a program. */
-#define LOOKS 2000
+#define LOOKS 10000
 #define FEW_LOOKS 100  /* if there are more threads than processors, so that it takes time from another */
 #define STACK (1 << 20)
 
@@ -264,7 +266,8 @@ make_crew(int members)
 static int
 members_for(Py_ssize_t count, double nanoseconds)
 {
-    double worth = sqrt(nanoseconds / COST_OF_THREAD); /* where work / threads + cost * threads is least */
+    /* where work / threads + cost * threads is least */
+    double worth = nanoseconds < LEAST_WORK ? 1 : sqrt(nanoseconds / COST_OF_THREAD);
     int members = threads < count ? threads : count < 1 ? 1 : (int)count;
     return worth < members ? (worth < 1 ? 1 : (int)worth) : members;
 }

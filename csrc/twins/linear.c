@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 #include "quiet.h"
 #include "twins/arrays.h"
+#include "twins/small_products.h"
 #include "twins/table.h"
 
 /* The largest weight for which nothing but the plain product is considered. */
@@ -35,9 +36,12 @@ static PyObject *
 times_turned(PyObject *rows, PyArrayObject *weight)
 {
     PyObject *turned = rows == NULL ? NULL : PyArray_Transpose(weight, NULL);
-    PyObject *context = enter_quiet();
-    PyObject *out = turned == NULL ? NULL : PyArray_MatrixProduct2(rows, turned, NULL);
-    leave_quiet(context);
+    PyObject *out = turned == NULL ? NULL : small_product((PyArrayObject *)rows, (PyArrayObject *)turned);
+    if (out == NULL && turned != NULL && !PyErr_Occurred()) {
+        PyObject *context = enter_quiet();
+        out = PyArray_MatrixProduct2(rows, turned, NULL);
+        leave_quiet(context);
+    }
     Py_XDECREF(turned);
     return out;
 }

@@ -6,6 +6,7 @@
 #include "kernels/products.h"
 #include "kernels/sums.h"
 #include "quiet.h"
+#include "twins/small_products.h"
 #include "twins/arrays.h"
 #include "twins/table.h"
 
@@ -180,6 +181,10 @@ multiply_matrices(PyObject *const *arguments)
         PyArray_DESCR(a) != PyArray_DESCR(b) || PyArray_DIM(a, 1) != PyArray_DIM(b, 0) ||
         (PyArray_SIZE(b) > 4096 && PyArray_STRIDE(b, 0) == PyArray_ITEMSIZE(b))) { /* times_transposed may be faster */
         return NULL;
+    }
+    PyObject *small = small_product(a, b);
+    if (small != NULL || PyErr_Occurred()) {
+        return small;
     }
     npy_intp sizes[2] = {PyArray_DIM(a, 0), PyArray_DIM(b, 1)};
     PyObject *out = NULL; /* memory that was kept, where there is much of it */

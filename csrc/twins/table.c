@@ -46,7 +46,9 @@ static const struct {
                {"difference", difference, 3}, {"negated", negated, 2}, {"less", less, 3},
                {"less_equal", less_equal, 3}, {"greater", greater, 3}, {"greater_equal", greater_equal, 3},
                {"power", power, 3}, {"gaussian_linear", gaussian_linear, 3}, {"copied", copied_small, 1},
-               {"apply_linear", apply_linear, 4}, {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6}};
+               {"apply_linear", apply_linear, 4}, {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6},
+               {"dim", dim, 1}, {"numel", numel, 1}, {"element_size", element_size, 1}, {"data_ptr", data_ptr, 1},
+               {"is_contiguous", is_contiguous, 1}, {"stride", stride, 1}, {"storage_offset", storage_offset, 1}};
 
 /* ---- the type */
 

@@ -94,4 +94,14 @@ PyObject *log_softmax_gradient(PyObject *const *arguments);
 
 PyObject *descend(PyObject *const *arguments);
 
+/* ---- facts.c */
+
+PyObject *dim(PyObject *const *arguments);
+PyObject *numel(PyObject *const *arguments);
+PyObject *element_size(PyObject *const *arguments);
+PyObject *data_ptr(PyObject *const *arguments);
+PyObject *is_contiguous(PyObject *const *arguments);
+PyObject *stride(PyObject *const *arguments);
+PyObject *storage_offset(PyObject *const *arguments);
+
 #endif

@@ -8,6 +8,7 @@ environment, everything runs as pure Python. The results are the same.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 import zlib
 from collections.abc import Callable
@@ -38,7 +39,11 @@ def _load() -> tuple[Any, str]:
             stacklevel=2,
         )
         return None, "not used, because it belongs to another version of undertow: install undertow again"
-    return found, f"used ({found.__file__})"
+    has_lock = getattr(sys, "_is_gil_enabled", None)  # None before Python 3.13
+    if has_lock is not None and not has_lock():  # PYTHON_GIL=0: else a free-threaded Python switches it on for the core
+        return None, "not used, because it needs the interpreter's lock, which is off: leave out PYTHON_GIL=0, -X gil=0"
+    told = ", with the interpreter's lock switched on" if "free-threading" in sys.version else ""
+    return found, f"used ({found.__file__}){told}"
 
 
 #: `status` is what `python -m undertow info` says
@@ -49,9 +54,12 @@ core, status = _load()
 def twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins/table.c).
 
-    The twin serves the usual case, and leaves everything else to the function.
+    The twin serves the usual case, and leaves everything else to the function, which looks at its arguments alone.
     """
-    return function if core is None else core.Twin(function)
+    if core is not None:
+        return core.Twin(function)
+    vars(function)["has_twin"] = True
+    return function
 
 
 def shortcut(*targets: Any, name: str | None = None) -> Callable[..., Any]:

@@ -445,6 +445,8 @@ module_aliases.register(__name__)
 
 def __getattr__(name: str) -> Any:
     """What fewer programs mention."""
+    if name == "_initialized":
+        return is_initialized()
     if not name.startswith("__"):
         found = getattr(import_module("undertow.torch_names.cuda_names"), name, None)
         if found is not None:

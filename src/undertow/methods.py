@@ -108,6 +108,7 @@ def equality(name: str) -> Callable[..., Any]:
                 raise
             return NotImplemented
 
+    operator.__name__ = f"__{name}__"
     return operator
 
 

@@ -46,6 +46,10 @@ def _record(node: Node, state: State) -> None:
         anomaly.record(node)
 
 
+#: so many answers of `with_intercept` a State keeps: a few levels in all orders
+MOST_ANSWERS = 16
+
+
 class State:
     """The switches of one thread. Never changed after construction: `replace` makes another.
 
@@ -63,12 +67,13 @@ class State:
     multithreading  whether a backward pass may use threads other than the caller's
     saved_hooks   the saved-tensor hooks that are on (SavedHooks of graph/operation_node.py); the last ones count
     no_saved_hooks  None, or the message that switching saved-tensor hooks on is refused with
+    ground        None, or the interceptor that stands below all others: what there is where there is none of them
     """
 
     FIELDS = ("intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks", "before_change",
-              "replay_views", "grad_layout")  # fmt: skip
-    __slots__ = (*FIELDS, "_grad_twin", "_lowered", "extra", "grad_enabled", "grad_mode", "record", "transforms",
-                 "unusual")  # fmt: skip
+              "replay_views", "grad_layout", "ground")  # fmt: skip
+    __slots__ = (*FIELDS, "_answers", "_grad_twin", "_lowered", "extra", "grad_enabled", "grad_mode", "record",
+                 "transforms", "unusual")  # fmt: skip
 
     def __init__(
         self,
@@ -81,10 +86,12 @@ class State:
         before_change: Any = None,
         replay_views: bool = True,
         grad_layout: bool = True,
+        ground: Callable[..., Any] | None = None,
     ) -> None:
         self.grad_mode = grad_enabled
         self.grad_enabled = grad_enabled and not inference
-        self.intercept = intercept
+        self.intercept = intercept = ground if intercept is None else intercept
+        self.ground = ground
         self.inference = inference
         self.extra = INFERENCE_EXTRA if inference else None
         self.multithreading = multithreading
@@ -97,10 +104,11 @@ class State:
         self.transforms = intercept is not None and not getattr(intercept, "only_looks_on", False)
         self._grad_twin: State | None = None
         self._lowered: State | None = None  # the last answer of with_intercept
+        self._answers: dict[int, State] = {}  # its answers, by the address of the interceptor
         self.choose_record()
 
     def choose_record(self) -> None:
-        self._lowered = None
+        self._lowered, self._answers = None, {}
         self.record = _record if self.saved_hooks or _anomaly[0] is not None else None
 
     def replace(self, **changes: Any) -> State:
@@ -108,16 +116,23 @@ class State:
         return State(**{"grad_enabled": self.grad_mode, **fields, **changes})
 
     def with_intercept(self, intercept: Callable[..., Any] | None) -> State:
-        """This state with another interceptor, or None."""
+        """This state with another interceptor, or None: with the one that stands below all others."""
+        if intercept is None:
+            intercept = self.ground
         if intercept is self.intercept:
             return self
         found = self._lowered
         if found is None or found.intercept is not intercept:
-            found = self.replace(intercept=intercept)
+            found = self._answers.get(id(intercept))
+            if found is None:
+                found = self.replace(intercept=intercept)
+                if self.intercept is None:
+                    found._lowered = self  # the way back
+                    return found
+                if len(self._answers) < MOST_ANSWERS:
+                    self._answers[id(intercept)] = found
             if self.intercept is not None:
                 self._lowered = found
-            else:
-                found._lowered = self  # the way back
         return found
 
     def with_grad(self, enabled: bool) -> State:
@@ -201,6 +216,9 @@ class Interceptor:
     def stands_for(self, alias: Tensor, tensor: Tensor) -> None:
         """Learn that a transformation inside made an alias of a tensor, to differentiate by it."""
 
+    def cut_off(self, alias: Tensor, tensor: Tensor) -> None:
+        """Learn that a tensor is another one without its history."""
+
 
 #: the state every thread starts with
 _PLAIN = State()
@@ -248,12 +266,10 @@ def is_grad_enabled() -> bool:
     return current().grad_mode
 
 
-class _Switch(Scope):
-    """A mode as a context manager and as a decorator of functions, generators and coroutines."""
+class Decorator:
+    """A context manager that is also a decorator of functions, generators and coroutines: each call has a clone."""
 
-    variable: Any = state_variable
-
-    def clone(self) -> _Switch:
+    def clone(self) -> Any:
         return type(self)()
 
     def __call__(self, function: F) -> F:
@@ -317,17 +333,23 @@ class _Switch(Scope):
         return wrapped
 
 
+class _Switch(Decorator, Scope):
+    """A mode as a context manager and as a decorator."""
+
+    variable: Any = state_variable
+
+
 class _Driven:
     """An awaitable whose inner steps run inside a mode and whose suspensions do not."""
 
-    def __init__(self, mode: _Switch, inner: Any) -> None:
+    def __init__(self, mode: Decorator, inner: Any) -> None:
         self.mode, self.inner = mode, inner
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return (yield from _drive(self.mode, self.inner))
 
 
-def _drive(mode: _Switch, generator: Any) -> Generator[Any, Any, Any]:
+def _drive(mode: Decorator, generator: Any) -> Generator[Any, Any, Any]:
     """Run a generator's own steps inside the mode, and its caller's code (between the steps) outside it."""
     try:
         with mode.clone():

@@ -7,6 +7,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
+from undertow.backend.interface import DType
 from undertow.tensor import Tensor
 from undertow.tensor.layouts import strided
 from undertow.torch_names import module_aliases
@@ -159,7 +160,7 @@ def assert_allclose(
 
 def make_tensor(
     *shape: Any,
-    dtype: Any,
+    dtype: DType,
     device: Any = None,
     low: float | None = None,
     high: float | None = None,

@@ -350,6 +350,32 @@ def test_jvp_must_return_a_tangent_for_each_output() -> None:
         Two.apply(make_dual(ut.ones(2), ut.ones(2)))
 
 
+@pytest.mark.parametrize("changes", [0, 1])
+@pytest.mark.parametrize("kind", ["unchanged", "another", "itself"])
+def test_jvp_of_a_function_that_changes_its_input_changes_the_tangent(kind: str, changes: int) -> None:
+    class Double(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            return t * 2 if kind == "unchanged" else t.mul_(2) if kind == "itself" else t.mul_(2).clone()
+
+    tangent = ut.ones(2)
+    for _ in range(changes):  # whatever its version is
+        tangent.mul_(1)
+    with dual_level():
+        x = make_dual(ut.ones(2), tangent).clone()
+        message = {"unchanged": "not modifying the forward mode gradients", "another": "not returning .* as-is"}
+        if kind == "itself":
+            assert unpack_dual(Double.apply(x)).tangent.tolist() == [2, 2]
+        else:
+            with pytest.raises(RuntimeError, match=message[kind]):
+                Double.apply(x)
+
+
 def test_numpy_does_not_drop_a_tangent() -> None:
     with dual_level():
         dual = make_dual(ut.ones(2), ut.ones(2))

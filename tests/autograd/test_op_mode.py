@@ -52,6 +52,16 @@ def test_operations_are_shown_by_pytorchs_names() -> None:
     assert log.names == ["t", "mm", "div", "exp", "sum"]
 
 
+def test_names_with_digits_are_pytorchs() -> None:
+    x, images = ut.rand(3), ut.rand(1, 1, 4, 4)
+    f = ut.nn.functional
+    with Log() as log:
+        x.log1p(), x.deg2rad(), ut.heaviside(x, x), ut.diagonal_copy(images[0, 0]), ut.fft.rfft(x)
+        f.max_pool2d(images, 2), f.avg_pool2d(images, 2), f.grid_sample(images, ut.rand(1, 2, 2, 2), align_corners=True)
+    wanted = {"log1p", "deg2rad", "heaviside", "diagonal_copy", "fft_r2c", "max_pool2d_with_indices", "avg_pool2d"}
+    assert {*wanted, "grid_sampler_2d"} <= {*log.names}, log.names
+
+
 def test_arguments_are_those_that_say_something() -> None:
     x, y = ut.ones(2, 3), ut.ones(2, 3)
     with Calls() as calls:

@@ -63,7 +63,7 @@ def randomness_of(case: Case) -> str:
 @every(CASES)
 def test_vmap_is_a_loop(case: Case) -> None:
     given = batches(case)
-    rows = [[r for r in case.forward([b[j] for b in given]) if isinstance(r, np.ndarray)] for j in range(3)]
+    rows = [[r for r in case.forward([b[j].copy() for b in given]) if isinstance(r, np.ndarray)] for j in range(3)]
     batched = vmap(lambda *xs: tensors_of(case.call(list(xs))), randomness=randomness_of(case))
     found = batched(*[leaf(b, False) for b in given])
     for got, wanted in zip(found, zip(*rows, strict=True), strict=True):
@@ -94,7 +94,7 @@ def test_vmap_of_grad_is_a_loop(case: Case) -> None:
     if not case.has_gradient():
         return
     given = batches(case, 2)
-    rows = [case.gradient_at([b[j] for b in given], case.cotangents) for j in range(2)]
+    rows = [case.gradient_at([b[j].copy() for b in given], case.cotangents) for j in range(2)]
 
     def loss(*chosen: Tensor) -> Tensor:
         tensors = [leaf(a, False) for a in case.arrays]
@@ -566,3 +566,36 @@ def test_numbers_have_no_other_dimensions() -> None:
     for look in (lambda x: x.transpose(0, 1), lambda x: x.squeeze(1), lambda x: x.squeeze((-2,))):
         with pytest.raises(IndexError, match="Dimension out of range"):
             ut.vmap(look)(ut.ones(2))
+
+
+PAIRS = [((3, 4), (3, 4)), ((3, 4), (3,)), ((3,), (3, 4)), ((3, 2, 4), (3, 4)), ((3,), (3,))]
+
+
+@pytest.mark.parametrize("shapes", PAIRS, ids=str)
+@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float32", "float64"), ("int64", "float32")], ids=str)
+def test_elementwise_operations_on_examples_of_any_rank_and_dtype(
+    shapes: tuple[tuple[int, ...], ...], dtypes: tuple[str, str]
+) -> None:
+    """As one by one: batches beside batches and beside tensors that are the same for all, in one vmap and in two."""
+    ut.manual_seed(0)
+    x, y = [(ut.rand(shape) * 9).to(getattr(ut, d)) for shape, d in zip(shapes, dtypes, strict=True)]
+    for function in (ut.mul, ut.maximum, lambda a, b: (a + 2.5) * b, lambda a, b: ut.add(a, b, alpha=2)):
+        rows = [function(a, b) for a, b in zip(x, y, strict=True)]
+        found = ut.vmap(function)(x, y)
+        assert found.dtype == rows[0].dtype
+        assert ut.equal(found, ut.stack(rows))
+        beside = ut.vmap(function, in_dims=(0, None))(x, y[0])
+        assert ut.equal(beside, ut.stack([function(a, y[0]) for a in x]))
+        table = ut.vmap(ut.vmap(function, in_dims=(None, 0)), in_dims=(0, None))(x, y)
+        assert ut.equal(table, ut.stack([ut.stack([function(a, b) for b in y]) for a in x]))
+
+
+def test_tangents_of_what_is_the_same_for_all_examples_may_be_batches() -> None:
+    x, directions = ut.tensor([0.5, 1.5]), ut.eye(2)
+
+    def along(direction: ut.Tensor) -> ut.Tensor:
+        _, tangent = ut.func.jvp(lambda x: (x * x).sin() - x / 2 + x.sum(), (x,), (direction,))
+        return tangent
+
+    expected = ut.diag((x * x).cos() * 2 * x - 0.5) + 1
+    ut.testing.assert_close(ut.vmap(along)(directions), expected)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import math
 import signal
 import threading
 import warnings
@@ -16,7 +18,10 @@ import pytest
 
 import undertow as ut
 from tests.ops.test_declare import clean_registry as clean_registry
-from undertow.ops.declare import nondifferentiable
+from undertow.backend.silence import run_in_kept_silence
+from undertow.modes import current
+from undertow.ops.declare import REGISTRY, nondifferentiable
+from undertow.ops.declare.apply import apply
 
 inf = float("inf")
 
@@ -190,3 +195,16 @@ def test_errors_leave_the_context_as_it_was() -> None:
             operation(ut.zeros(3))
         assert np.geterr()["divide"] == "warn"
         assert ut.is_grad_enabled()
+
+
+def test_a_silence_that_is_in_use_is_not_waited_for() -> None:
+    """Another thread computes in it, or the operation that a signal's handler has interrupted."""
+    form = copy.copy(REGISTRY["log"].form)
+    form.in_silence = run_in_kept_silence
+    zero = ut.zeros(2)
+    for call in (apply, lambda *args: run_in_kept_silence(apply, *args)):
+        assert call(form, (zero,), current()).tolist() == [-math.inf, -math.inf]
+    with pytest.raises(RuntimeError, match="already entered"):
+        run_in_kept_silence(run_in_kept_silence, math.sqrt, 4.0)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        np.log(np.zeros(2))

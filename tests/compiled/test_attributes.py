@@ -8,11 +8,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import undertow as ut
 from undertow import methods
 from undertow.compiled import core
+from undertow.tensor import facts
 
 if core is None:
     pytest.skip("undertow runs as pure Python here", allow_module_level=True)
@@ -135,3 +137,37 @@ def test_sizes() -> None:
         size["a"]
     batch, *rest = size
     assert (batch, rest) == (2, [3, 4])
+
+
+# ---- what a tensor says about its memory: twins of csrc/twins/facts.c
+
+FACTS = ("dim", "numel", "element_size", "data_ptr", "is_contiguous", "stride", "storage_offset")
+LAID_OUT: dict[str, Callable[[], Any]] = {
+    "turned": lambda: ut.ones(2, 3).T,
+    "part": lambda: ut.ones(4, 6)[1:, 2::2],
+    "part of a part": lambda: ut.ones(4, 6)[1:][:, 2:],
+    "part of what is turned": lambda: ut.ones(4, 6).T[2:],
+    "in another dtype": lambda: ut.ones(4, 6)[1:].view(ut.int16),
+    "with steps of 0": lambda: ut.ones(4, 1).expand(4, 3),
+    "with a dimension more": lambda: ut.ones(3)[1:, None],
+    "around a part of NumPy's": lambda: ut.from_numpy(np.arange(6.0)[:2]),
+    "over bytes": lambda: ut.frombuffer(bytearray(16), dtype=ut.float32, offset=4),
+    "on no device": lambda: ut.ones(2, 3, device="meta"),
+}
+
+
+def outcome_of(fact: Callable[..., Any], tensor: Any) -> Any:
+    try:
+        return fact(tensor)
+    except RuntimeError as error:  # a sparse tensor has no memory of its own
+        return str(error)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *LAID_OUT])
+def test_facts_are_those_of_python(kind: str) -> None:
+    tensor = (KINDS | LAID_OUT)[kind]()
+    for name in FACTS:
+        fact = getattr(facts, name)
+        found, expected = outcome_of(fact, tensor), outcome_of(fact.__wrapped__, tensor)
+        assert found == expected and type(found) is type(expected), name
+    assert not isinstance(facts.stride, type(test_facts_are_those_of_python))  # it is the twin that is compared

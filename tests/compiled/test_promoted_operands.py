@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
@@ -177,3 +178,28 @@ def test_what_is_saved_is_what_was_given() -> None:
     (a * b).sum().backward()
     assert a.grad.dtype == dtypes.float32
     assert b.grad.dtype == dtypes.float64
+
+
+@pytest.mark.parametrize("dtype", [ut.float16, ut.bfloat16])
+def test_half_precision_is_computed_in_float32_and_rounded(dtype: ut.dtype) -> None:
+    ut.manual_seed(0)
+    x, y = [ut.randn(5, 4).to(dtype) for _ in range(2)]
+    wide, other = x.float(), y.float()
+    calls = [lambda a, b: a * b, lambda a, b: a + 0.3, lambda a, b: ut.add(a, b, alpha=3), lambda a, b: a.exp() / b,
+             lambda a, b: a.T.tanh(), lambda a, b: a > b, lambda a, b: ut.where(a > b, a, b), lambda a, b: a**2,
+    ]  # fmt: skip
+    for call in calls:
+        found, expected = call(x, y), call(wide, other)
+        if expected.dtype == ut.float32 and call is not calls[3]:  # that is two operations, each of which rounds
+            expected = expected.to(dtype)
+            assert ut.equal(found, expected)
+        assert found.dtype == (ut.bool if expected.dtype == ut.bool else dtype)
+        assert found.stride() == expected.stride()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        huge = ut.full((3,), 6e4).to(ut.float16) * 2  # no warning
+    assert ut.isinf(huge).all()
+    leaf = x.clone().requires_grad_()
+    (leaf * y).sum().backward()
+    assert leaf.grad.dtype == dtype
+    assert ut.equal(leaf.grad, y)

@@ -65,6 +65,8 @@ CASES = {
     "dependencies of a number": ("core.compute_dependencies({}, 3, 0)", TypeError),
     "ends that are numbers": ("core.are_all_ends({3: 1}, {})", TypeError),
     "pull of a number": ("type(node).pull(3, cpu, np.ones(3), (None,), True)", TypeError),
+    "a watched call of nothing": ("core.run_watched()", TypeError),
+    "a watched call with a list of rows": ("core.run_watched([], 'a', len, ((),), {})", TypeError),
     "a class that is a number": ("core.bind(Tensor=3)", TypeError),
 }
 

@@ -108,10 +108,36 @@ def test_the_sum_of_many_rows_is_as_exact_as_numpys() -> None:
                                              ((2,), (2, 3)), ((70, 70), (70, 70))])  # fmt: skip
 def test_multiply_matrices(left: Any, right: Any, dtype: Any) -> None:
     a, b = (rng.normal(size=s).astype(dtype) for s in (left, right))
-    both(multiply_matrices, cpu, a, b)
-    both(multiply_matrices, cpu, a, b.real.astype(np.float32))
+    # small products are summed in another order than a BLAS's
+    rounding = 1e-6 if a.real.dtype == np.float32 else 1e-14
+    both(multiply_matrices, cpu, a, b, tolerance=rounding)
+    both(multiply_matrices, cpu, a, b.real.astype(np.float32), tolerance=rounding)
     both(multiply_matrices, cpu, a[::-1], b[:, ::-1] if b.ndim == 2 else b, tolerance=1e-4)
-    both(multiply_matrices, cpu, a, np.asfortranarray(b))
+    both(multiply_matrices, cpu, a, np.asfortranarray(b), tolerance=rounding)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (8, 8, 8), (4, 3, 8), (7, 5, 19), (1, 40, 9), (33, 2, 1), (16, 16, 16),
+                                   (17, 16, 16)])  # fmt: skip
+def test_products_of_small_matrices(sizes: tuple[int, int, int], dtype: Any) -> None:
+    rows, inner, columns = sizes
+    normal = np.random.default_rng(1).normal
+    a, b = normal(size=(rows, inner)).astype(dtype), normal(size=(inner, columns)).astype(dtype)
+    tolerance = 1e-5 if dtype is np.float32 else 1e-13
+    wide = np.repeat(np.repeat(b, 2, 0), 3, 1)
+    for left in (a, np.asfortranarray(a), a[::-1, ::-1], np.broadcast_to(a[:1], a.shape)):
+        for right in (b, np.asfortranarray(b), wide[::2, ::3], b[:, ::-1], np.broadcast_to(b[:, :1], b.shape)):
+            both(multiply_matrices, cpu, left, right, tolerance=tolerance)
+
+
+def test_products_of_small_matrices_that_are_not_finite_are_silent() -> None:
+    a = np.array([[1e38, inf], [nan, 0]], np.float32)
+    shifted = np.frombuffer(b"0" + a.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 2)  # not aligned
+    with np.errstate(all="ignore"):
+        both(multiply_matrices, cpu, a, a)
+        both(multiply_matrices, cpu, shifted, a)
+    with np.errstate(all="raise"):
+        multiply_matrices(cpu, a, a)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.float16, np.int64])
@@ -190,7 +216,8 @@ def test_joining(dim: int, shape: Any, dtype: Any) -> None:
 @rows("shape", [(2, 3), (4,), (), (0,), (2, 0), (2, 1, 3), (3, 40)])
 @rows("dim", [0, 1, -1, 5])
 def test_softmax(dim: int, shape: Any, dtype: Any) -> None:
-    x, g = ((rng.normal(size=shape) * 4).astype(dtype) for _ in range(2))
+    numbers = np.random.default_rng([dim + 1, *shape])  # the same in every order of tests
+    x, g = ((numbers.normal(size=shape) * 4).astype(dtype) for _ in range(2))
     tolerance = {np.float32: 2e-6, np.float64: 1e-14, np.float16: 2e-2}.get(dtype, 0)
     for function in (normalized_exponentials, logs_of_softmax):
         both(function, cpu, x, dim, None, tolerance=tolerance)

@@ -161,3 +161,15 @@ def test_long_launches_wait_for_each_other_behind_the_first() -> None:
     before = ut.cuda.launch_stats()["flushes"]
     x.flip(0)  # one launch, which finds the device with nothing to do
     assert ut.cuda.launch_stats()["flushes"] == before + 1 and ut.cuda.launch_stats()["waiting"] == 0
+
+
+def test_a_call_of_a_library_becomes_a_graph_by_itself() -> None:
+    a = ut.ones(4, 4, device="cuda")
+    before = ut.cuda.launch_stats()
+    for _ in range(4):
+        assert (a @ a).sum().item() == 64
+        product = a @ a
+        ut.cuda.synchronize()
+        del product
+    after = ut.cuda.launch_stats()
+    assert after["captures"] - before["captures"] >= 2  # the product and the sum; the product alone

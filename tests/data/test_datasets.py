@@ -266,3 +266,11 @@ def test_a_subset_with_a_getitem_of_its_own() -> None:
 def test_strings_of_an_array_stay_as_they_are() -> None:
     words = np.array(["a", "b"])
     assert ut.data.default_collate(words) is words
+
+
+def test_a_subset_may_have_its_indices_in_a_tensor_or_an_array() -> None:
+    whole = ut.data.TensorDataset(ut.arange(12.0).reshape(6, 2), ut.arange(6))
+    for indices in (ut.tensor([4, 0, 5]), np.array([4, 0, 5]), [4, 0, 5]):
+        (rows, numbers), (last, number) = ut.data.DataLoader(ut.data.Subset(whole, indices), batch_size=2)
+        assert rows.tolist() == [[8.0, 9.0], [0.0, 1.0]] and numbers.tolist() == [4, 0]
+        assert last.tolist() == [[10.0, 11.0]] and number.tolist() == [5]

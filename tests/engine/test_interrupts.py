@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,17 @@ def test_a_scope_whose_end_cannot_be_computed() -> None:
     with pytest.raises(ZeroDivisionError), Odd():
         assert Odd.variable.get() == 7
     assert Odd.variable.get() == 0
+
+
+@pytest.mark.skipif(core is None, reason="without the core nothing is read so often")
+def test_call_with_leaves_a_variable_unset_that_was_not_set() -> None:
+    variable: ContextVar[int] = ContextVar("variable", default=0)
+    assert call_with(variable, 1, variable.get) == 1 and variable not in copy_context()
+    with pytest.raises(ZeroDivisionError):
+        call_with(variable, 1, lambda: 1 / 0)
+    assert variable not in copy_context()
+    variable.set(2)
+    assert call_with(variable, 1, variable.set, 3) is not None and variable.get() == 2
 
 
 def test_call_with_passes_everything_on() -> None:

@@ -197,3 +197,25 @@ def test_an_input_that_is_returned_and_saved(save: str) -> None:
 
     with pytest.raises(RuntimeError, match="An input that has been returned as-is"):
         grad(lambda x: Custom.apply(x.clone()))(ut.tensor(2.0))
+
+
+class Sine(Function):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return tangent * x.cos()
+
+
+def test_jvp_of_a_function_at_a_tensor_of_inference_mode() -> None:
+    with ut.inference_mode():
+        x = ut.tensor(X) * 2
+        _, tangent = jvp(Sine.apply, (x,), (x,))
+    np.testing.assert_allclose(tangent.numpy(), 2 * X * np.cos(2 * X))

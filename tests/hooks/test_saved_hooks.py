@@ -248,3 +248,16 @@ def test_an_output_that_is_packed_as_itself_is_no_cycle(pack: Any) -> None:
         assert node() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("change", ["exp_", "sigmoid_", "tanh_"])
+def test_the_former_value_that_a_change_keeps_counts_versions_of_its_own(L: ModuleType, change: str) -> None:
+    """It has the history of a node that watches its output, and is not that output."""
+    x = leaf(L) * 1
+    getattr(x, change)()
+    seen = []
+    with hooks(L, lambda t: seen.append((t.detach()._version, t._version)) or t.clone(), same):
+        x.sin_()
+    assert seen == [(0, 0)]
+    with L.autograd.graph.save_on_cpu():
+        x.sin_()

@@ -327,3 +327,19 @@ def test_alpha_with_numbers_and_tensors(name: str, other: Any) -> None:
     expected = x.numpy() + {"add_": 0.25, "sub_": -0.25}[name] * (y.numpy() if other == "tensor" else y)
     getattr(x, name)(y, alpha=0.25)
     np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_a_list_is_not_changed_in_part(L: Any) -> None:
+    """The second tensor is a leaf: what refuses one of them refuses all, before the first is changed."""
+    first, leaf = L.ones(2), L.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        L._foreach_mul_([first, leaf], 2.0)
+    assert first.tolist() == [1.0, 1.0]
+    assert first._version == 0
+
+
+def test_complex_numbers_where_an_operation_has_none(L: Any) -> None:
+    x = L.tensor([1j])
+    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+        x.atan2_(x.clone())
+    assert x.tolist() == [1j]

@@ -327,3 +327,23 @@ def test_the_memory_beside_parts_of_complex_numbers(dtype: str, look: Any, value
     assert shown.tolist() == values
     shown.abs().square().sum().backward()
     assert w.grad.tolist() == gradient
+
+
+TURNED: dict[str, Callable[[Any], Any]] = {
+    "unsqueeze_": lambda v: v.unsqueeze_(0),
+    "squeeze_": lambda v: v.squeeze_(),
+    "t_": lambda v: v.t_(),
+    "transpose_": lambda v: v.transpose_(0, 1),
+}
+
+
+@pytest.mark.parametrize("turn", TURNED.values(), ids=list(TURNED))
+def test_a_view_turned_in_place_before_its_base_requires_grad(L: Any, turn: Callable[[Any], Any]) -> None:
+    """A view that was changed has the history of its base, also one that the base gets only later."""
+    base = L.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    view = base.view(3, 2)
+    turn(view)
+    base.requires_grad = True
+    assert view.requires_grad and not view.is_leaf
+    (view * view).sum().backward()
+    assert base.grad.tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]

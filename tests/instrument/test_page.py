@@ -225,6 +225,20 @@ def test_all_sizes(browser: Browser, file: Path, size: tuple[int, int]) -> None:
     assert page.errors() == []
 
 
+@pytest.mark.parametrize("size", [(1200, 800), (480, 800)])
+def test_everything_fits_above_the_lanes(browser: Browser, file: Path, size: tuple[int, int]) -> None:
+    page = browser.open(file, *size)
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    page.key("e")
+    page.key("f")
+    inside = page.value(
+        """(() => { const { graph } = page, { top, bottom } = graph.bounds(), { y, k } = graph.transform;
+        const height = graph.place.clientHeight;
+        return [graph.canvas.clientHeight - height, y + k * top, height - y - k * bottom]; })()"""
+    )
+    assert inside[0] == 0 and inside[1] > 0 and inside[2] > 0, inside
+
+
 def test_printing_is_on_white_paper(browser: Browser, file: Path) -> None:
     page = browser.open(file, dark=True)
     page.wait_for("window.page && page.graph.lastFrame !== undefined")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import gc
 import gzip
 import inspect
 import json
 import subprocess
 import sys
 import threading
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +23,10 @@ from undertow.profiler import ProfilerAction, profile, record_function, schedule
 import undertow as ut
 from undertow.engine import watch
 from undertow.instrument.profiler.composites import composites as followed
+from undertow.instrument.profiler.recorder import Profiled
 from undertow.modes import current
 from undertow.nn.module.calling import EVERYWHERE
+from undertow.tensor.torch_function import LOOKING_ON, python_function
 
 
 def names(prof: Any) -> list[str]:
@@ -68,6 +72,42 @@ def test_composites_that_fail_leave_no_row_and_hide_none() -> None:
     assert [[c.name for c in e.cpu_children] for e in prof.events() if e.name == "aten::matmul"][-1] == ["aten::mm"]
 
 
+def test_operations_that_record_nothing_have_their_line() -> None:
+    x = ut.ones(2, 2)
+    first = sys._getframe().f_lineno + 2
+    with profile() as profiled:
+        x + x
+        x.add_(1.0)
+        x.detach()
+        ut.rand(2)
+    lines = [int(str(event.line).partition("(")[2].partition(")")[0]) for event in profiled.events()]
+    assert lines == [first, first + 1, first + 2, first + 3]
+
+
+#: a thread that inherited the profile is inside composites while the profile ends
+ENDS_IN_THE_MIDDLE = """
+import contextvars, threading
+import undertow as ut
+x = ut.rand(500, 500)
+for call in (lambda: ut.einsum("ij,jk->ik", x, x), lambda: ut.matmul(x, x)):
+    for _ in range(5):
+        with ut.profiler.profile() as profiled:
+            begun = threading.Event()
+            context = contextvars.copy_context()
+            thread = threading.Thread(target=context.run, args=(lambda: (begun.set(), [call() for _ in range(5)]),))
+            thread.start()
+            begun.wait()
+            call()
+        thread.join()
+        assert len(profiled.events()) >= 2
+"""
+
+
+def test_a_profile_that_ends_while_another_thread_is_in_a_composite() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS_IN_THE_MIDDLE], capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 def test_composites_are_in_every_profile() -> None:
     with profile() as prof:
         a_loss()
@@ -75,6 +115,46 @@ def test_composites_are_in_every_profile() -> None:
     assert {"aten::matmul", "aten::soft_margin_loss"} <= set(composites)
     assert [child.name for child in composites["aten::matmul"].cpu_children] == ["aten::mm"]
     assert "a_loss" in composites["aten::matmul"].line
+
+
+@pytest.mark.parametrize("options", [{}, {"record_shapes": True}])
+def test_what_is_inside_a_composite_has_its_line(options: dict[str, Any]) -> None:
+    x = ut.ones(2, 3)
+    with profile(**options) as prof:
+        ut.outer(x[0], x[1])
+        ut.nn.functional.dropout(x)
+    inside = [e for e in prof.events() if e.cpu_parent is not None and e.cpu_parent.is_composite]
+    assert len(inside) > 2
+    assert all("test_what_is_inside_a_composite_has_its_line" in e.line for e in inside if e.is_composite)
+    assert not options or {e.line for e in inside} == {e.cpu_parent.line for e in inside}
+
+
+def test_rows_of_a_profile_live_no_longer_than_it() -> None:
+    class Named(str):
+        pass
+
+    name = Named("mine")
+    with profile() as prof, record_function(name):
+        a_loss().backward()
+    kept, name = weakref.ref(name), None  # type: ignore[assignment]
+    assert kept() is not None and any(row[1] is kept() for row in prof.recorder.rows)  # type: ignore[union-attr]
+    prof.recorder.rows.append((3, prof, 1, 2, 3, None, None, 0, None, None))  # type: ignore[union-attr]
+    del prof
+    gc.collect()
+    assert kept() is None
+
+
+def test_functions_in_float32_run_under_the_profile_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(
+        Profiled, "over", lambda self, below, over=Profiled.over: made.append(over(self, below)) or made[-1]
+    )
+    with profile() as prof:
+        ut.nn.functional.l1_loss(ut.ones(2), ut.zeros(2))
+    assert len(made) == 1 and "aten::l1_loss" in [e.name for e in prof.events()]
+    with profile() as prof, ut.autocast("cpu", ut.bfloat16):
+        loss = ut.nn.functional.l1_loss(ut.ones(2, dtype=ut.bfloat16), ut.zeros(2, dtype=ut.bfloat16))
+    assert loss.dtype is ut.float32
 
 
 def test_composites_of_one_factory_are_told_apart() -> None:
@@ -155,17 +235,16 @@ def test_composites_of_threads_without_a_profile_are_not_seen() -> None:
 
 
 def test_nothing_is_left_of_following_composites() -> None:
-    before = sys.getprofile(), [function.__code__ for function, _ in followed().values()]
+    functions: list[Any] = [inspect.unwrap(python_function(public)) for public in followed()]  # type: ignore[arg-type]
+    before = sys.getprofile(), [function.__code__ for function in functions]
     with profile(record_shapes=True):
         a_loss()
         with_profile = inspect.signature(ut.matmul), inspect.signature(ut.permute_copy), inspect.getsource(ut.matmul)
-        assert sys.getprofile() is before[0]
-    assert (sys.getprofile(), [function.__code__ for function, _ in followed().values()]) == before
+        assert (sys.getprofile(), [function.__code__ for function in functions]) == before
+    assert (sys.getprofile(), [function.__code__ for function in functions]) == before and not LOOKING_ON
     assert with_profile == (
         inspect.signature(ut.matmul), inspect.signature(ut.permute_copy), inspect.getsource(ut.matmul),
     )  # fmt: skip
-    if sys.version_info >= (3, 12):
-        assert not any(map(sys.monitoring.get_tool, (3, 4)))
 
 
 # ---- steps of optimizers

@@ -220,6 +220,45 @@ def test_cycles_of_the_users_are_collected_but_not_while_in_use(through: str) ->
     assert thing() is None
 
 
+@pytest.mark.parametrize("where", ["attribute", "ctx", "grad", "edges", "saved", "later hook"])
+@pytest.mark.parametrize("operations", [1, 3, 100])
+def test_cycles_through_many_nodes_are_collected(where: str, operations: int) -> None:
+    def chain(tensor: Any) -> Any:
+        for k in range(operations):
+            tensor = tensor.sin() if k % 2 else tensor * tensor + 1
+        return tensor
+
+    def make() -> tuple[Any, Any]:
+        x, thing, kept = ut.ones(2, requires_grad=True), Thing(), []
+        identity = function(ut, lambda ctx, x: kept.append(ctx) or x * 1)
+        start = identity.apply(x)
+        y = chain(start)
+        if where == "attribute":
+            x.held = [y, thing]
+        elif where == "ctx":
+            kept.pop().held = (y, thing)
+        elif where == "grad":
+            x.grad = chain(x)
+            x.thing = thing
+        elif where == "edges":
+            x.held = (y.grad_fn.next_edges, y.grad_fn.next_functions, thing)
+        elif where == "saved":
+            inner = y.sin()
+            start.held = (inner.grad_fn._saved_self, thing)
+        else:
+            start.grad_fn.register_hook(lambda inputs, outputs, held=(y, thing): None)
+        return y, weakref.ref(thing)
+
+    y, thing = make()
+    for generation in range(3):
+        gc.collect(generation)
+    assert thing() is not None
+    y.sum().backward()
+    del y
+    gc.collect()
+    assert thing() is None
+
+
 # ---- forward mode
 
 

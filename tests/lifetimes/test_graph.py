@@ -128,6 +128,32 @@ def test_deep_graphs_are_freed() -> None:
     assert alive(found) == [False, False]
 
 
+def test_nodes_that_take_the_place_of_others_are_new() -> None:
+    x = ut.ones(1, requires_grad=True)
+    for k in range(300):
+        y = x.sin() if k % 2 else x * x
+        node = y.grad_fn
+        assert node.metadata == {} and node.next_functions[0][0].variable is x
+        found = references(node)
+        node.metadata["k"] = k
+        node.register_hook(lambda inputs, outputs: None)
+        del y, node
+        assert alive(found) == [False]
+
+
+def test_many_graphs_are_freed_at_once_wherever_they_meet() -> None:
+    x = ut.ones(1, requires_grad=True)
+    graphs = []
+    for k in range(200):
+        y = x * 2
+        for _ in range(k):
+            y = ut.cat([y.exp().log(), y])[:1]
+        graphs.append(y)
+    found = references(*graphs, *(y.grad_fn for y in graphs))
+    del graphs, y
+    assert not any(alive(found))
+
+
 # ---- saved values
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from undertow.ops.declare import Op
-from undertow.ops.declare.rules.apply_batching import apply_named
+from undertow.ops.declare.rules.apply_batching import apply_to_batch
 
 
 def apply_batch(
@@ -18,6 +18,5 @@ def apply_batch(
     in_dims   for each of args, the number of its batch dimension, or None
     kwargs    further arguments, not batched
     """
-    values = op.by_name(op.bind(tuple(args), dict(kwargs or {})))
-    dims = dict(zip(values, [*in_dims, *[None] * (len(values) - len(in_dims))], strict=True))
-    return apply_named(op, values, dims)
+    values = op.bind(tuple(args), dict(kwargs or {}))
+    return apply_to_batch(op, values, [*in_dims, *[None] * (len(values) - len(in_dims))])

@@ -175,6 +175,27 @@ def test_a_rule_for_an_input_that_forward_lacks() -> None:
         declare(lambda xp, input: input, {"input": lambda xp, g: g, "other": lambda xp, g: g})
 
 
+def test_an_option_that_there_is_not() -> None:
+    with pytest.raises(TypeError, match=r"tested: a declaration has no option \['promotes'\]"):
+        declare(lambda xp, input: input, {"input": lambda xp, g: g}, promotes="same")
+
+
+def test_forwards_take_by_position_what_programs_give_by_name() -> None:
+    """The plain path, the compiled core and blocks call them with all arguments; rules may leave out defaults."""
+
+    def forward(xp: Any, input: Any, *, factor: float, offset: float = 1.0) -> Any:
+        return input * factor + offset
+
+    function = declare(forward, {"input": lambda xp, g, factor: g * factor})
+    array = np.array([1.0, 2.0])
+    np.testing.assert_array_equal(function.op.forward(cpu, array, 3.0, 2.0), [5.0, 8.0])
+    np.testing.assert_array_equal(function.op.forward(cpu, array, factor=3.0), [4.0, 7.0])
+    np.testing.assert_array_equal(function.op.compute(cpu, {"input": array, "factor": 3.0}), [4.0, 7.0])
+    np.testing.assert_array_equal(function(Tensor(array, cpu), factor=3.0)._array, [4.0, 7.0])
+    with pytest.raises(TypeError, match="takes 1 positional argument"):
+        function(Tensor(array, cpu), 3.0)
+
+
 def test_a_name_is_declared_once() -> None:
     scaled_sum()
     with pytest.raises(TypeError, match="the operation 'tested' is declared twice"):

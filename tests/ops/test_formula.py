@@ -13,29 +13,11 @@ from undertow.backend import cpu
 from undertow.ops import REGISTRY
 from undertow.ops.declare import formula
 from undertow.ops.declare.core_plan import bound
-from undertow.ops.declare.formula import (
-    Argument,
-    ArrayFunction,
-    Attribute,
-    Call,
-    Comparison,
-    Condition,
-    Conjugate,
-    Constant,
-    Item,
-    Logic,
-    NamespaceItself,
-    Operator,
-    Several,
-    parameters,
-    read,
-    taking,
-    ufunc_of,
-)
+from undertow.ops.declare.formula import parameters, read, taking, ufunc_of
 
 OFFSET = 3.0
 
-g, x = Argument("g"), Argument("x")
+g, x = ("argument", "g"), ("argument", "x")
 
 
 def outer() -> Any:
@@ -51,17 +33,19 @@ def two(xp: Any, g: Any) -> Any:
 
 # fmt: off
 TREES: list[tuple[Callable[..., Any], Any]] = [
-    (lambda xp, g, x: g * xp.conj(xp.cos(x)), Operator("*", (g, Conjugate(Call(ArrayFunction("cos"), (x,)))))),
-    (lambda xp, g, x: g if x is None else -g, Condition(Comparison("is", x, Constant(None)), g, Operator("-", (g,)))),
-    (lambda xp, g: two(xp, g), Call(Constant(two), (NamespaceItself(), g))),
-    (lambda xp, g, x: xp.sum(g, axis=0), Call(ArrayFunction("sum"), (g,), (("axis", Constant(0)),))),
+    (lambda xp, g, x: g * xp.conj(xp.cos(x)), ("binary", "*", g, ("conj", ("call", None, ("function", "cos"), x)))),
+    (lambda xp, g, x: g if x is None else -g,
+     ("condition", ("compare", "is", x, ("constant", None)), g, ("unary", "-", g))),
+    (lambda xp, g: two(xp, g), ("call", None, ("constant", two), ("namespace",), g)),
+    (lambda xp, g, x: xp.sum(g, axis=0), ("call", ("axis",), ("function", "sum"), g, ("constant", 0))),
     (lambda xp, g, x: (g + OFFSET, x.shape[0]),
-     Several((Operator("+", (g, Constant(3.0))), Item(Attribute("shape", x), Constant(0))))),
-    (lambda xp, g, x: not g or (g and x), Logic("or", (Logic("not", (g,)), Logic("and", (g, x))))),
-    (lambda xp, g, x: xp.add(g, xp.multiply(g, x)), Operator("+", (g, Operator("*", (g, x))))),
+     ("tuple", ("binary", "+", g, ("constant", 3.0)), ("item", ("attribute", "shape", x), ("constant", 0)))),
+    (lambda xp, g, x: not g or (g and x), ("or", ("not", g), ("and", g, x))),
+    (lambda xp, g, x: g and x and 2, ("and", g, ("and", x, ("constant", 2)))),
+    (lambda xp, g, x: xp.add(g, xp.multiply(g, x)), ("binary", "+", g, ("binary", "*", g, x))),
     (lambda xp, g, x=2: (g
-                         * x), Operator("*", (g, x))),
-    (lambda xp, g, *, x: g ** x, Operator("**", (g, x))),
+                         * x), ("binary", "*", g, x)),
+    (lambda xp, g, *, x: g ** x, ("binary", "**", g, x)),
 ]
 # fmt: on
 

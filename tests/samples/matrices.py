@@ -1,4 +1,4 @@
-"""Rows for norms, least_squares, triangular, matrix_exp and tensor_equations."""
+"""Rows for norms, pinv_and_lstsq, triangular, matrix_exp and tensor_equations."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,3 +141,9 @@ def test_an_unknown_memory_format_is_an_error() -> None:
 def test_negative_strides() -> None:
     x = ut.from_numpy(np.arange(3)[::-1])
     assert x.stride() == (-1,) and not x.is_contiguous() and x.numpy().tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("call", [lambda x: x.chalf(), lambda x: ut.vmap(lambda row: row.chalf())(x)])
+def test_complex_numbers_of_two_halves_are_refused_with_the_reason(call: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"NumPy has no complex numbers of 32 bits. Use x.cfloat\(\)"):
+        call(ut.ones(2))

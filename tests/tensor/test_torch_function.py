@@ -92,6 +92,23 @@ class Products(TorchDispatchMode):
 
 with Products():
     print((torch.ones(2, 2) @ torch.ones(2, 2)).sum().item())
+
+class Kinded(torch.Tensor):  # gets an attribute after `as_subclass`, which asks nobody
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kind = next(arg.kind for arg in args if isinstance(arg, Kinded))
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(result, Kinded):
+            result.kind = kind
+        return result
+
+leaf = torch.ones(2, requires_grad=True)
+kinded = leaf.as_subclass(Kinded).as_subclass(Kinded)
+kinded.kind = "rotation"
+tripled = kinded * 3
+print(type(tripled).__name__, tripled.kind)
+tripled.as_subclass(torch.Tensor).sum().backward()
+print(leaf.grad.tolist())
 """
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.site import pages, reference
+from tools.site import names, pages, reference
 from tools.site.pages import DOCS, ROOT
 
 
@@ -26,8 +26,10 @@ def prepare(source: Path) -> None:
         if file == "docs/examples.md":
             text += pages.listed([f"examples/{page.name}" for page in sorted((DOCS / "examples").glob("*.md"))])
         write(source / str(pages.place_on_site(file)), text)
-    for name, text in reference.pages().items():
+    made = reference.pages()
+    for name, text in made.items():
         write(source / "reference" / name, text)
+    write(source / "_static" / "torch_names_data.js", names.script(reference.described(made)))
 
 
 def write(path: Path, text: str) -> None:

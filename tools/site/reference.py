@@ -97,6 +97,11 @@ def pages() -> dict[str, str]:
     return found
 
 
+def described(made: dict[str, str]) -> set[str]:
+    """The full names of everything that has an entry on one of the pages."""
+    return set(re.findall(r"^:{5}\{py:\w+\} (undertow\.[\w.]+)", "\n".join(made.values()), re.M))
+
+
 def index(lines: list[tuple[str, str, str]]) -> str:
     rows = "\n".join([f"| [{title}]({file}) | `{path}` |" for file, title, path in lines])
     files = "\n".join([file for file, _, _ in lines])

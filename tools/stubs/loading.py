@@ -61,7 +61,7 @@ def aliases() -> dict[str, ModuleType]:
         name: module
         for name, module in sorted(sys.modules.items())
         if name.startswith("undertow.") and module is not None and is_elsewhere(name, module)
-        and ".torch_names." not in name
+        and ".torch_names." not in name and name.split(".")[1] not in missing.INSTEAD
     }  # fmt: skip
 
 

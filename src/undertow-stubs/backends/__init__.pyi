@@ -4,12 +4,21 @@ from typing import Any
 from undertow.backends import cpu as cpu
 from undertow.backends import cuda as cuda
 from undertow.backends import cudnn as cudnn
+from undertow.backends import cusparselt as cusparselt
+from undertow.backends import kleidiai as kleidiai
+from undertow.backends import mha as mha
+from undertow.backends import miopen as miopen
 from undertow.backends import mkl as mkl
 from undertow.backends import mkldnn as mkldnn
 from undertow.backends import mps as mps
+from undertow.backends import nnpack as nnpack
 from undertow.backends import openmp as openmp
+from undertow.backends import opt_einsum as opt_einsum
+from undertow.backends import quantized as quantized
 
 Library: Any
 Cudnn: Any
 Products: Any
 Cpu: Any
+OptEinsum: Any
+FastAttention: Any

@@ -19,6 +19,7 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.cpu import broadcasts_to
+from undertow.backend.interface import Array
 from undertow.backend.limits import is_finite
 from undertow.backend.sparse.compressed import to_dense
 from undertow.backend.sparse.protocol import AnySparse
@@ -219,11 +220,11 @@ def _array(grad: Any) -> Any:
     return to_dense(array) if isinstance(array, AnySparse) else array
 
 
-def _is_nan(array: Any) -> Any:
+def _is_nan(array: Array) -> Any:
     return array != array
 
 
-def _is_inf(array: Any) -> Any:
+def _is_inf(array: Array) -> Any:
     return abs(array) == float("inf")
 
 
@@ -268,7 +269,7 @@ class AnomalyWatch(Watch):
                 if not is_finite(array):
                     self.origin[edge[0]] = origin
 
-    def cause_of_nan(self, node: Node, given: list[Any], array: Any) -> str:
+    def cause_of_nan(self, node: Node, given: list[Any], array: Array) -> str:
         if any(_is_nan(g).any() for g in given):
             return (
                 "The gradient that reached it held nan already, although no node returned nan: it was given to the "
@@ -315,7 +316,7 @@ class AnomalyWatch(Watch):
 MASKS = ("Where", "Masked", "Index", "Select", "Slice", "Gather", "Take", "Clamp", "Relu", "Maximum", "Minimum")
 
 
-def makes_zeros(given: list[Any], array: Any) -> bool:
+def makes_zeros(given: list[Any], array: Array) -> bool:
     """Whether a node returned zeros where the gradient it was given has none."""
     zeros = array == 0
     if not zeros.any():
@@ -326,7 +327,7 @@ def makes_zeros(given: list[Any], array: Any) -> bool:
     return all((grad != 0).all() for grad in given)
 
 
-def holds_where_nan(given: list[Any], array: Any, is_special: Callable[[Any], Any]) -> bool:
+def holds_where_nan(given: list[Any], array: Array, is_special: Callable[[Any], Any]) -> bool:
     """Whether the gradient that came in is special (0, or inf) wherever the one that went out is nan."""
     fitting = [g for g in given if broadcasts_to(g.shape, array.shape)]
     return bool(fitting) and not any((~is_special(g) & _is_nan(array)).any() for g in fitting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -191,7 +192,7 @@ def _seeds(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
 def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: DType) -> Tensor | None:
     if isinstance(root, Tensor) and root._edge is None:
         return None  # reported with the other roots, by index
-    if Size(shape).numel() != 1:
+    if math.prod(shape) != 1:
         raise AutogradError(
             f"grad can be implicitly created only for scalar outputs: the output has shape {list(shape)}. "
             "Reduce it first (sum, mean), or pass the gradient with respect to it."

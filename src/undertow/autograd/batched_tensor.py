@@ -6,9 +6,12 @@ It has the shape of one example, and holds the tensor with all of them. Operatio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.compiled import core
 from undertow.errors import UndertowError
 from undertow.tensor import Tensor, current_edge
 
@@ -35,8 +38,6 @@ class Example:
         return self._array
 
     def __getattr__(self, name: str) -> Any:
-        if name in Example.FACTS:
-            return getattr(self._array, name)
         if name == "item":
             raise VmapError(
                 "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on "
@@ -66,6 +67,9 @@ class Example:
 def _refused(self: Example, *args: Any) -> NoReturn:
     refuse("computing with the array of a tensor")
 
+
+for _fact in Example.FACTS:
+    setattr(Example, _fact, property(attrgetter(f"_array.{_fact}")))
 
 OPERATORS = "abs add and bool eq float ge gt int le lt matmul mul ne neg or pow radd rmul rsub rtruediv sub truediv"
 for _operator in OPERATORS.split():
@@ -118,11 +122,19 @@ class BatchedTensor(Tensor):
         return repr(self)
 
 
-def example_array(array: Any, dim: int, xp: Namespace) -> Array:
+if core is not None:
+    core.bind(BatchedTensor=BatchedTensor, Example=Example)
+#: the same as BatchedTensor, quicker
+batch: Callable[[Tensor, int, VmapLevel], BatchedTensor] = BatchedTensor if core is None else core.batch
+
+
+def example_array(array: Array, dim: int, xp: Namespace) -> Array:
     """An array that looks like one example."""
     if isinstance(array, Example):
         array = array._array
     if array.shape[dim]:
+        if dim == 0:
+            return array[0, ...]
         return array[(slice(None),) * dim + (0, Ellipsis)]  # the Ellipsis keeps a 0-d array an array
     return xp.empty(array.shape[:dim] + array.shape[dim + 1 :], array.dtype)
 

@@ -188,7 +188,20 @@ def detach(self: Tensor) -> Tensor:
     False
     """
     intercept = current().intercept
-    return intercept.detach(detach, detached, self) if isinstance(intercept, Interceptor) else detached(self)
+    if not isinstance(intercept, Interceptor):
+        return detached(self)
+    alias = intercept.detach(detach, detached, self)
+    tell_of_cut(alias, self)
+    return alias
+
+
+def tell_of_cut(alias: Tensor, tensor: Tensor) -> None:
+    """Tell whoever stands below all transformations of a tensor without the history of another."""
+    ground = current().ground
+    if isinstance(ground, Interceptor):
+        while type(alias) is BatchedTensor and type(tensor) is BatchedTensor:
+            alias, tensor = alias._value, tensor._value
+        ground.cut_off(alias, tensor)
 
 
 def detached(tensor: Tensor) -> Tensor:
@@ -225,6 +238,7 @@ def get_data(self: Tensor) -> Tensor:
     alias = Tensor(self._array, self._xp)
     if self._extra is not None and self._extra.inference:
         alias._extra = INFERENCE_EXTRA
+    tell_of_cut(alias, self)
     return alias
 
 

@@ -63,15 +63,12 @@ def _is_worth_it(inputs: Sequence[Any], least: int) -> bool:
 class InBlocks:
     """A forward or rule on large arrays: calling it with its arguments gives the result, or NotImplemented.
 
-    named    of the arguments, the last that must be given by name
     reduces  it maps and reduces: its arrays are of one shape, but for the gradient, the first argument of a rule
     is_rule  whether it is a rule
     """
 
-    def __init__(
-        self, function: Callable[..., Any], named: Sequence[str], reduces: bool = False, is_rule: bool = False
-    ) -> None:
-        self.function, self.named, self.reduces, self.is_rule = function, tuple(named), reduces, is_rule
+    def __init__(self, function: Callable[..., Any], reduces: bool = False, is_rule: bool = False) -> None:
+        self.function, self.reduces, self.is_rule = function, reduces, is_rule
         #: by what is known of the arguments: the program and the places of its inputs, or None
         self.programs: dict[Any, Any] = {}
 
@@ -111,8 +108,7 @@ class InBlocks:
         values = list(arguments)
         for number, k in enumerate(places):
             values[k] = trace.input(number, arguments[k])
-        by_name = dict(zip(self.named, values[len(values) - len(self.named) :], strict=True))
-        result = self.function(tracing(), *values[: len(values) - len(self.named)], **by_name)
+        result = self.function(tracing(), *values)
         if not isinstance(result, Traced | Total) or result.place[0] == "constant":
             return None
         if result.place[0] == "input":  # the array that was given, or one that is equal to it

@@ -76,6 +76,13 @@ avg_pool = kernel("avg_pool")
 avg_pool_gradient = kernel("avg_pool_gradient")
 #: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
 add_rows = kernel("add_rows")
+#: (g, input, target, weight, ignore_index, reduction) -> the gradient of the input
+cross_entropy_gradient = kernel("cross_entropy_gradient")
+#: (formula of a, b, c, numbers s[k] and `shared`; tuples of arrays; numbers; an array of one number or None) -> True:
+#: the first of each tuple has changed
+change_all = kernel("change_all")
+#: (arrays, order) -> the norm of all their elements
+total_norm = kernel("total_norm")
 #: (x, scales) -> softmax(x) along the last dimension, times a number for each row
 scaled_softmax_rows = kernel("scaled_softmax_rows")
 #: (x) -> log(sum(exp(x))) along the last dimension, which is left out; (x, numbers) -> the same, minus one for each row

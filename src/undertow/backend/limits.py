@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.interface import DType
+from undertow.backend.interface import Array, DType
 
 
 class finfo:
@@ -57,6 +57,6 @@ class iinfo:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
-def is_finite(array: Any) -> bool:
+def is_finite(array: Array) -> bool:
     """Whether there is neither an infinity nor nan in an array."""
     return not dtypes.is_differentiable(array.dtype) or bool((abs(array) < float("inf")).all())

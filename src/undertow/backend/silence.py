@@ -60,6 +60,13 @@ def quietly(function: Callable[..., Any], *args: Any) -> Any:
         errors_variable.set(outer)
 
 
+_kept = copy_context()
+_kept.run(errors_variable.set, QUIET)
+#: run_in_kept_silence(function, *args): the same in a tenth of the time, for functions that look at no context variable
+#: but NumPy's. A RuntimeError if it is in use: by another thread, or by what a signal's handler has interrupted
+run_in_kept_silence: Callable[..., Any] = _kept.run
+
+
 def be_quiet() -> None:
     """Let NumPy say nothing from now on, in this context."""
     set_value(errors_variable, QUIET)

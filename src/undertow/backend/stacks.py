@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, DType
 from undertow.compiled import core
 
 #: elements of a result from which on it is worth looking further
@@ -31,14 +31,14 @@ def loop_of(ufunc: Any, types: str) -> int:
     return list(ufunc.types).index(types) if types in ufunc.types else -1
 
 
-def empty(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
+def empty(shape: Any, dtype: DType = float, *args: Any, **kwargs: Any) -> Any:
     """np.empty"""
     if core is not None and not args and not kwargs:
         return core.empty(shape, dtype)
     return np.empty(shape, dtype, *args, **kwargs)
 
 
-def full(shape: Any, value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+def full(shape: Any, value: Any, dtype: DType = None, *args: Any, **kwargs: Any) -> Any:
     """np.full"""
     if core is None or dtype is None or args or kwargs:
         return np.full(shape, value, dtype, *args, **kwargs)
@@ -49,7 +49,9 @@ def full(shape: Any, value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -
 
 def dot(a: Array, b: Array) -> Any:
     """a.dot(b), of two matrices"""
-    plain = core is not None and type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == b.ndim == 2
+    if core is None or type(a) is not np.ndarray:
+        return a.dot(b)
+    plain = type(b) is np.ndarray and a.ndim == b.ndim == 2
     if plain and a.shape[0] * b.shape[1] >= MANY and a.dtype is b.dtype and a.dtype.char in FLOATING:
         out = core.empty((a.shape[0], b.shape[1]), a.dtype)
         return out if core.matrix_product(a, b, out) else a.dot(b, out)

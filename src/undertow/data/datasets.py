@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from types import GenericAlias
 from typing import Any
@@ -226,12 +227,19 @@ def gives_several(dataset: Any) -> bool:
 
 
 def rows(dataset: Any, numbers: Sequence[int]) -> list[Any] | None:
-    """The batch of a TensorDataset, or of subsets of one, in one step; None for every other dataset."""
+    """The batch of a TensorDataset, or of subsets of one, in one step; None for every other dataset.
+
+    Numbers may be integers of NumPy, or tensors, as those of a Subset with a tensor of indices are.
+    """
     while type(dataset) is Subset:
         numbers = [dataset.indices[i] for i in numbers]
         dataset = dataset.dataset
     whole = type(dataset) is TensorDataset and all(isinstance(t, Tensor) for t in dataset.tensors)
-    return dataset.rows(numbers) if whole else None
+    if not whole or any([isinstance(number, bool) or not hasattr(number, "__index__") for number in numbers]):
+        return None
+    if any([isinstance(number, Tensor) and (number.ndim or number.dtype.kind not in "iu") for number in numbers]):
+        return None
+    return dataset.rows([operator.index(number) for number in numbers])
 
 
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Generator | None = None) -> list[Subset]:

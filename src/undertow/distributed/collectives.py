@@ -10,7 +10,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, DType
 from undertow.distributed.errors import DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
 from undertow.distributed.reduce_op import (
@@ -77,7 +77,7 @@ def described(name: str, array: Array, *more: object) -> str:
 
 
 @functools.lru_cache(4096)
-def in_words(name: str, dtype: Any, shape: tuple[int, ...], more: tuple[object, ...]) -> str:
+def in_words(name: str, dtype: DType, shape: tuple[int, ...], more: tuple[object, ...]) -> str:
     """Kept, because NumPy takes longer to name a dtype than MPI takes for a short message."""
     return f"{name}({', '.join([f'{dtype}{list(shape)}', *map(str, more)])})"
 
@@ -112,7 +112,13 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
         what = f"all_reduce(sparse {tensor._array.dtype}{list(tensor.shape)}, {op.value})"
         return members.start(what, all_reduce_sparse(tensor, op, members), [tensor], async_op)
     check_reducible("all_reduce", memory_of("all_reduce", tensor), op)
-    array = to_write("all_reduce", tensor)
+    to_write("all_reduce", tensor)
+    return start_all_reduce(members, tensor, op, async_op)
+
+
+def start_all_reduce(members: ProcessGroup, tensor: Tensor, op: ReduceOp, async_op: bool) -> Work | None:
+    """`all_reduce` of a tensor that is known to be fit for it: a group's own, which no graph has saved."""
+    array = tensor._array
     steps = all_reduce_steps(members, array.reshape(-1), op)
     return members.start(described("all_reduce", array, op.value), steps, [tensor], async_op, [array])
 

@@ -13,7 +13,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.threads import get_num_threads, set_num_threads
 from undertow.distributed import last_words
+from undertow.distributed.launched import THREADS
 from undertow.distributed.status_board import LINE, Board, keep_line_current
 
 #: how long a process that ends waits for the others to end, at most
@@ -43,6 +45,7 @@ def join() -> tuple[Any, Board]:
     mpi = import_mpi()
     if _board is None:
         _board = make_board(mpi)
+        share_cores(len(_board.ranks))
         atexit.register(end, _board, keep_line_current(_board))
     return mpi, _board
 
@@ -58,6 +61,18 @@ def make_board(mpi: Any) -> Board:
         os.unlink(path)
     local.Free()
     return board
+
+
+def share_cores(processes: int) -> None:
+    """Let each process of this machine have its share of the cores, unless somebody has said how many threads to take.
+
+    The launcher says so, in the environment. Under mpiexec nobody does, and each process would take all cores; Slurm
+    may let it run on some of them only, which counts as said.
+    """
+    cores = os.cpu_count() or 1
+    is_said = any([name in os.environ for name in THREADS]) or get_num_threads() != cores
+    if processes > 1 and cores > 1 and not is_said:
+        set_num_threads(max(1, cores // processes))
 
 
 def end(board: Board, ended: threading.Event) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, DType
 from undertow.distributed.debug_level import DebugLevel, get_debug_level
 from undertow.distributed.direct import tried_reader
 from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
@@ -79,7 +79,7 @@ class ProcessGroup:
         """The first of four tags for messages of the exchange that is being started, among those under way."""
         return self.number % 4096 * 4
 
-    def borrow(self, size: int, dtype: Any) -> Array:
+    def borrow(self, size: int, dtype: DType) -> Array:
         """Memory to receive into, used again: fresh pages would cost more than the message."""
         kept = self.spare.setdefault(dtype, [])
         while kept:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from undertow.distributed import last_words
-from undertow.distributed.launched import NAMES
+from undertow.distributed.launched import NAMES, THREADS
 
 #: the option of our own by which a process knows that it is one of several
 INSIDE = "--one-of-several"
@@ -62,7 +62,7 @@ def environment(asked: argparse.Namespace, attempt: int, folder: str) -> dict[st
     """What the processes get: limits, their share of the cores, and where to note how they ended."""
     found = dict(os.environ)
     threads = str(max(1, (os.cpu_count() or 1) // asked.nproc_per_node))
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in THREADS:
         found.setdefault(name, threads)
     if asked.debug is not None:
         found["UNDERTOW_DISTRIBUTED_DEBUG"] = asked.debug

@@ -8,6 +8,7 @@ second by a thread; and a ring with the fingerprints of its last exchanges.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import struct
@@ -29,6 +30,12 @@ RUNNING, STOPPED, ENDED = "running", "stopped", "ended"
 CONDITIONS = {"Z": ENDED, "X": ENDED, "T": STOPPED, "t": STOPPED}
 #: which text is where
 EXCHANGE, LINE = 0, 1
+
+
+@functools.lru_cache(256)
+def as_field(text: str) -> bytes:
+    """A text as it lies on the board; kept, because a program starts the same exchanges again and again."""
+    return text.encode()[: TEXT - 1].ljust(TEXT, b"\0")
 
 
 class Board:
@@ -65,8 +72,7 @@ class Board:
 
     def write(self, which: int, text: str) -> None:
         at = self.base + HEAD.size + which * TEXT
-        raw = text.encode()[: TEXT - 1]
-        self.memory[at : at + TEXT] = raw + bytes(TEXT - len(raw))
+        self.memory[at : at + TEXT] = as_field(text)
 
     # ---- what the others do
 

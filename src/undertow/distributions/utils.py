@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
+from undertow.backend.interface import DType
 from undertow.distributions.distribution import broadcast_all as broadcast_all
 from undertow.distributions.distribution import clamp_probs as clamp_probs
 from undertow.modes import enable_grad
@@ -71,7 +72,7 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
     return mat[..., rows, columns]
 
 
-def _standard_normal(shape: Any, dtype: Any, device: Any) -> Any:
+def _standard_normal(shape: Any, dtype: DType, device: Any) -> Any:
     return ops.randn(tuple(shape), dtype=dtype, device=device)
 
 

@@ -69,18 +69,27 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
 
 
 def _has_no_hooks(node: Node) -> bool:
-    """Whether a node of an operation with one output is here for what it saved alone."""
-    kind = type(node)
-    return not (kind.multiple_outputs or kind.is_of_leaf or node.extra is None) and node.extra.hooks is None
+    """Whether a node of an operation is here for what it saved alone."""
+    return node.extra is not None and node.extra.hooks is None and not type(node).is_of_leaf
 
 
 def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Any, ...]) -> list[Any]:
     """Run a node whose saved tensors were packed, or asked for: they are released as its class does it."""
-    if grad.shape != node.shape or grad.dtype is not node.dtype:
-        grad = conform(node, 0, grad, node.shape, node.dtype, task.xp)
-    results = node.pull(task.xp, grad, edges, True)
+    if node.multiple_outputs:
+        grads = list(grad)
+        for nr, g in enumerate(grads):
+            if g is not None:
+                shape, dtype = expected(node, nr)
+                if g.shape != shape or g.dtype is not dtype:
+                    grads[nr] = conform(node, nr, g, shape, dtype, task.xp)
+        results = _pull(task, node, grads, edges, True)
+    else:
+        if grad.shape != node.shape or grad.dtype is not node.dtype:
+            grad = conform(node, 0, grad, node.shape, node.dtype, task.xp)
+        results = node.pull(task.xp, grad, edges, True)
     if _post_hooks(node):  # registered while the node ran
-        results = run_post_hooks(node, _fitted(task, node, results, edges), [None], task.xp)
+        unseen = [None] * (node._output_count if node.multiple_outputs else 1)
+        results = run_post_hooks(node, _fitted(task, node, results, edges), unseen, task.xp)
     if not task.keep_graph:
         node.release(task.keep)
     return results

@@ -87,14 +87,20 @@ def push(
         leaves, out_spec = pytree.flatten(output)
         check_outputs(leaves, "jvp(f, primals, tangents)")
         pairs = [forward_ad.unpack_dual(leaf) for leaf in leaves]
-        if strict and any(tangent is None for _, tangent in pairs):
-            raise RuntimeError(
-                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
-                "allowed with strict=True."
-            )
+        if strict:
+            check_dependence([tangent for _, tangent in pairs])
         tangents = [zeros_like(primal) if tangent is None else tangent for primal, tangent in pairs]
         aux = pytree.tree_map(lambda a: forward_ad.primal_of(a) if isinstance(a, Tensor) else a, aux)
         return out_spec.unflatten([p for p, _ in pairs]), out_spec.unflatten(tangents), aux
+
+
+def check_dependence(tangents: Sequence[Tensor | None]) -> None:
+    # outside of the block: Python 3.14 makes a loop of `any`, see Note [Loops in blocks]
+    if any(tangent is None for tangent in tangents):
+        raise RuntimeError(
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
+            "allowed with strict=True."
+        )
 
 
 def jacfwd(

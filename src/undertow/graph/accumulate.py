@@ -121,7 +121,7 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     extra = leaf._extra
     reference = None if extra is None else extra.accumulate
     node = None if reference is None else reference()
-    if node is None and core is not None:
+    if node is None and core is not None and leaf._xp is cpu:
         extra_of(leaf)
         node = core.plain_leaf_edge(leaf)
     if node is None:
@@ -147,6 +147,9 @@ def extra_of_user(leaf: Tensor, used_by: Any) -> NodeExtra:
     user = None if used_by is None else used_by()
     extra = getattr(user, "extra", None)  # a node that is being made has none: its stream is the current one
     used_on = None if extra is None else extra.stream
+    shared: NodeExtra | None = getattr(used_on, "extra_of_nodes", None)
+    if used_on is not None and shared is not None and used_on.namespace is leaf._xp:
+        return shared  # what `extra_on` finds on that stream
     if used_on is None or used_on.namespace is not leaf._xp or used_on is leaf._xp.current_stream():
         return extra_on(leaf._xp)
     with stream(used_on):

@@ -31,7 +31,7 @@ class OperationNode(Node):
         edges = self.recorded_edges
         if type(edges) is list:
             resolve_leaves(self, edges)
-        return tuple(edges)
+        return (*edges,)  # never the node's own: see Note [What the collector sees of a node] in csrc/call/nodes.c
 
     @next_edges.setter
     def next_edges(self, edges: tuple[Any, ...]) -> None:

@@ -185,7 +185,7 @@ def argsort(x: Array, /, *, axis: int = -1, descending: Any = False, stable: Any
 # ---- sums: small integers are summed up in the default integer dtype
 
 
-def wide(x: Array, dtype: Any) -> DType | None:
+def wide(x: Array, dtype: DType) -> DType | None:
     if dtype is not None or x.dtype.kind not in "biu":
         return dtype
     return uint64 if x.dtype.kind == "u" else int64
@@ -199,11 +199,11 @@ def prod(x: Array, /, *, axis: Any = None, dtype: DType | None = None, keepdims:
     return np.prod(x, axis=axis, dtype=wide(x, dtype), keepdims=keepdims)
 
 
-def cumulative_sum(x: Array, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Array:
+def cumulative_sum(x: Array, /, *, axis: Any = None, dtype: DType = None, include_initial: Any = False) -> Array:
     return np.cumulative_sum(x, axis=axis, dtype=wide(x, dtype), include_initial=include_initial)
 
 
-def cumulative_prod(x: Array, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False) -> Array:
+def cumulative_prod(x: Array, /, *, axis: Any = None, dtype: DType = None, include_initial: Any = False) -> Array:
     return np.cumulative_prod(x, axis=axis, dtype=wide(x, dtype), include_initial=include_initial)
 
 

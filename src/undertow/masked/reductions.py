@@ -30,11 +30,11 @@ def filled(input: Tensor, mask: Array | None, value: float) -> Array:
     return input if mask is None else ops.where(counted(input, mask), input, value)
 
 
-def cast(input: Tensor, dtype: Any) -> Tensor:
+def cast(input: Tensor, dtype: DType) -> Tensor:
     return input if dtype is None else ops.to_dtype(input, dtype)
 
 
-def as_floats(input: Tensor, dtype: Any) -> Array:
+def as_floats(input: Tensor, dtype: DType) -> Array:
     input = cast(input, dtype)
     return input if dtypes.is_differentiable(input.dtype) else ops.to_dtype(input, dtypes.default_dtype())
 

@@ -338,5 +338,10 @@ for _name in (
 ).split():
     globals()[_name] = _deprecated(_name)
 
+# ---- by the names of what PyTorch's functions call, which programs with rules of their own import
+
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+
 if not TYPE_CHECKING:
     __getattr__ = _absent.getter("nn.init")

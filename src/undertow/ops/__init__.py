@@ -22,13 +22,13 @@ FAMILIES = {
     "views": "clone dimensions slices splitting reshape as_strided copies",
     "create": "creation ranges like",
     "inplace": "forms methods views",
-    "index": "index_tensors getitem index_select masks coordinates gather_scatter scatter_reduce",
+    "index": "index_tensors getitem index_select masks nonzero_and_coordinates gather_scatter scatter_reduce",
     "shape": "joining repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
     "reduce": "sums_and_products logsumexp all_any extrema cumulative sorting unique statistics vector_norms distances "
     "calculus histograms segments",
     "random": "tensors",
     "linalg": "einsum matmul addmm products covariance inverse_and_solve determinant triangular cholesky qr lu svd "
-    "eigen norms least_squares matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
+    "eigen norms pinv_and_lstsq matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
     "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses fused_attention "
     "conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
     "fourier": "transforms frequencies stft_and_windows",

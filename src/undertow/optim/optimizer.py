@@ -171,11 +171,14 @@ class Optimizer(HookedOptimizer):
     def _step_of_all(self, site: FrameType) -> None:
         for group in [with_plain_rate(group) for group in self.param_groups]:
             stepped = self.step_together(group)
+            name, code, lasti = self._step_name, site.f_code, site.f_lasti
             for p in group["params"]:
-                if p._extra is not None and p._extra.grad is not None:
+                extra = p._extra
+                if extra is not None and extra.grad is not None:
                     if id(p) not in stepped:
-                        self._step_of(p, p._extra.grad, group)
-                    counter_of(p).note(self._step_name, site.f_code, site.f_lasti)
+                        self._step_of(p, extra.grad, group)
+                    counter = extra.counter if extra.view is None else None
+                    (counter_of(p) if counter is None else counter).note(name, code, lasti)
 
     def step_together(self, group: dict[str, Any]) -> Collection[int]:
         """Change parameters of a group in one launch, where their device can (optim/together.py); their ids.

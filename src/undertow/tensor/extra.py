@@ -44,6 +44,10 @@ class View:
         self.version = version
 
 
+#: what only says that .data was set
+QUIET = frozenset({"moved", "resized_at"})
+
+
 class Rare:
     """The facts that few tensors have. Defaults live on the class, so that making one costs nothing."""
 
@@ -63,7 +67,7 @@ class Rare:
     @property
     def is_quiet(self) -> bool:
         """Whether a leaf gets its gradient as if it had none of this: all that happened is that .data was set."""
-        return self.__dict__.keys() <= {"moved", "resized_at"}
+        return self.__dict__.keys() <= QUIET
 
     @property
     def only_calls_back(self) -> bool:

@@ -15,6 +15,7 @@ from undertow.backend.copies import copied
 from undertow.backend.interface import Array
 from undertow.backend.memory_order import inverse, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
+from undertow.compiled import twin
 from undertow.errors import warn_once
 from undertow.modes import current
 from undertow.tensor.memory import Storage, byte_offset, memory_of
@@ -245,6 +246,7 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     return tuple.__new__(Size, shape) if dim is None else pick(shape, dim)
 
 
+@twin
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """How many elements to move in memory for one step along each dimension, or along one.
 
@@ -261,6 +263,7 @@ def element_strides(array: Array) -> tuple[int, ...]:
     return tuple([stride // array.itemsize for stride in shown_strides(array)])
 
 
+@twin
 def storage_offset(self: Tensor) -> int:
     """How many elements the first one lies behind the start of the memory that the tensor shows a part of.
 
@@ -305,6 +308,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     return bool(same and mine.size and mine.ctypes.data == other.ctypes.data)
 
 
+@twin
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; 0 for a tensor without elements, or without memory (on the meta device).
 
@@ -316,6 +320,7 @@ def data_ptr(self: Tensor) -> int:
     return int(self._array.ctypes.data) if self._array.size and self._xp.device.type != "meta" else 0
 
 
+@twin
 def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -> bool:
     """Whether the elements lie in memory without gaps, in the order of the dimensions (or of the format).
 
@@ -326,6 +331,7 @@ def is_contiguous(self: Tensor, memory_format: memory_format = contiguous_format
     return is_laid_out(self._array, memory_format)
 
 
+@twin
 def dim(self: Tensor) -> int:
     """The number of dimensions.
 
@@ -336,6 +342,7 @@ def dim(self: Tensor) -> int:
     return int(self._array.ndim)
 
 
+@twin
 def numel(self: Tensor) -> int:
     """The number of elements.
 
@@ -346,6 +353,7 @@ def numel(self: Tensor) -> int:
     return int(self._array.size)
 
 
+@twin
 def element_size(self: Tensor) -> int:
     """The number of bytes of one element.
 

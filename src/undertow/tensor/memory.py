@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.backend.interface import Array, Namespace
+from undertow.backend.interface import Array, DType, Namespace
 
 
 def owner(xp: Namespace, array: Array) -> Array:
@@ -129,7 +129,7 @@ class Storage:
         found = self.elements[index]
         return Storage(self.xp, found) if isinstance(index, slice) else found.tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> Any:
         return self.elements
 
     def __repr__(self) -> str:

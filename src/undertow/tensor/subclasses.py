@@ -10,7 +10,7 @@ from typing import Any
 from weakref import ref
 
 from undertow.tensor.tensor import LEAF, SUBCLASSES, Tensor, share_memory
-from undertow.tensor.torch_function import PLAIN, asking
+from undertow.tensor.torch_function import PLAIN, DisableTorchFunction, asking
 
 
 def class_of(arguments: Iterable[Any]) -> type[Tensor]:
@@ -35,7 +35,9 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, not {cls!r}")
-    return as_class(self.view_as(self), cls)
+    with DisableTorchFunction():  # it is no function that a class is asked about: objects may be half made
+        view = self.view_as(self)
+    return as_class(view, cls)
 
 
 def as_class(tensor: Tensor, cls: type[Tensor]) -> Any:

@@ -79,7 +79,7 @@ class Tensor:
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
-    def __init__(self, array: Any = (), xp: Any = None, edge: Any = None, *sizes: int) -> None:
+    def __init__(self, array: Array = (), xp: Any = None, edge: Any = None, *sizes: int) -> None:
         if type(self) is not Tensor and not hasattr(xp, "ndarray"):
             if hasattr(self, "_array"):
                 return  # `__new__` of a subclass has made it, by _make_subclass

@@ -7,7 +7,8 @@ Note [Functions that ask]: until a program defines such a class, nobody is asked
 operation and its in-place form look there on the way that C leaves to Python, where a call begins (`function_of` in
 ops/declare/apply.py). Every other function that programs call is put behind a gate, `asks`, when it is made: a
 composite where it is registered, the rest by the list that makes it public. With the compiled core a gate is a C
-object, which costs a hundredth of what most of these functions take.
+object, which costs a hundredth of what most of these functions take. Profiles see composites through the same gates
+(instrument/profiler/composites.py).
 
 `__get__` of a tensor's attributes, which PyTorch also asks about, is not asked about here.
 """
@@ -148,6 +149,9 @@ def flat(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
 #: not empty from the first class, or the first mode, on
 FUNCTIONS_ASK: list[bool] = []
 
+#: while profiles look on at functions made of operations, and there is no compiled core: what runs those behind a gate
+LOOKING_ON: list[Callable[..., Any]] = []
+
 #: what a call gets for an answer where nobody has a say
 NOBODY = object()
 
@@ -178,6 +182,8 @@ def ask(public: Any, found: list[Any], args: tuple[Any, ...], kwargs: dict[str, 
         result = value.__torch_function__(public, types, args, kwargs)
         if result is not NotImplemented:
             return result
+    if public.__name__ in ("__eq__", "__ne__"):  # a tensor is just unequal to what it knows nothing of
+        return NotImplemented
     name = f"{getattr(public, '__module__', '')}.{getattr(public, '__name__', public)}"
     raise TypeError(
         f"no implementation found for '{name}' on types that implement __torch_function__: {list(types)}: "
@@ -207,7 +213,9 @@ def asks(function: Any) -> Any:
     @asks_itself
     @functools.wraps(function)
     def gate(*args: Any, **kwargs: Any) -> Any:
-        return ask_first(gate, function, *args, **kwargs) if FUNCTIONS_ASK else function(*args, **kwargs)
+        if FUNCTIONS_ASK:
+            return ask_first(gate, function, *args, **kwargs)
+        return LOOKING_ON[0](gate, function, *args, **kwargs) if LOOKING_ON else function(*args, **kwargs)
 
     return gate
 
@@ -221,7 +229,9 @@ def asks_itself(function: Any) -> Any:
 def ask_first(public: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call the function that is behind a gate, unless somebody has a say. C calls this, too (csrc/call/gate.c)."""
     result = answer(public, args, kwargs)
-    return function(*args, **kwargs) if result is NOBODY else result
+    if result is not NOBODY:
+        return result
+    return LOOKING_ON[0](public, function, *args, **kwargs) if LOOKING_ON else function(*args, **kwargs)
 
 
 _namespaces: list[tuple[Mapping[str, Any], frozenset[str]]] = []

@@ -18,7 +18,25 @@ REMOVED = "PyTorch has removed it, too, or announces to"
 INTERNAL = "a detail of PyTorch's implementation"
 
 #: patterns of full names -> the reason; the first one that fits
-REASONS = [  
+REASONS = [
+    (r"torch\.range$", "use torch.arange(start, end + step, step)"),
+    (r"torch\.rrelu_$", "use torch.nn.functional.rrelu_"),
+    (r"torch\.to_dlpack$", "use torch.utils.dlpack.to_dlpack, or give the tensor to the other library's from_dlpack"),
+    (r"torch\.(Tensor\.)?(smm|sspaddmm|saddmm|hspmm)$", "use torch.sparse.mm and torch.sparse.addmm (docs/sparse.md)"),
+    (r"torch\.Tensor\.dim_order$", "sort the dimensions by x.stride()"),
+    (r"torch\.Tensor\.index$", "use x[...] with tensors as indices"),
+    (r"torch\.Tensor\.const_data_ptr$", "use x.data_ptr()"),
+    (r"torch\.Tensor\.(pin_memory|to_padded_tensor|module_load)$", "leave it out"),
+    (r"torch\.(\w+_copy)$", "use the function without _copy, and clone() its result"),
+    (r"torch\.func\.rearrange$", "use reshape and permute, or the package einops (docs/libraries.md)"),
+    (r"torch\.utils\.swap_tensors$", "set x.data, or load_state_dict(..., assign=True)"),
+    (r"torch\.utils\.benchmark\b", "use Python's timeit for times, and torch.profiler for where they go (docs/seeing.md)"),
+    (r"torch\.(autograd\.)?(function\.)?NestedIOFunction$", "use torch.autograd.Function, with tensors as arguments"),
+    (r"torch\.distributed\.(\w*Store|register_rendezvous_handler)$", "processes find each other through MPI: init_process_group() needs no store (docs/distributed.md)"),
+    (r"torch\.distributed\.(DeviceMesh|init_device_mesh|new_subgroups\w*|split_group|shrink_group)$", "use torch.distributed.new_group for each group of processes (docs/distributed.md)"),
+    (r"torch\.distributed\.(fsdp|tensor)\b", "use fully_shard of undertow.distributed.sharding (docs/distributed.md)"),
+    (r"torch\.distributed\.(all_gather|reduce_scatter)_single$", "use torch.distributed.all_gather_into_tensor and reduce_scatter_tensor"),
+    (r"torch\.sparse\.(as_sparse_gradcheck)$", "use torch.autograd.gradcheck, which takes sparse tensors"),
     (r"torch\.(.*\.)?(\w*Storage(Base)?|storage_\w+)$", STORAGE),
     (r"torch\.(\w*Type|Script\w*|CompilationUnit|Graph\w*|Node|Value|Block|Code|CallStack|Argument\w*|AliasDb|Use|Type)$", COMPILER),
     (r"torch\.(FunctionSchema|Gradient|ExecutionPlan|IODescriptor|ErrorReport|JITException|FileCheck|LiteScriptModule)$", COMPILER),
@@ -48,7 +66,7 @@ REASONS = [
     (r"torch\.(export|package|classes|cpp|monitor|windows|classproperty|thread_safe_generator|get_file_path|prepare_\w+|profiler_\w+|init_num_threads|torch_version|to_dlpack)$", INTERNAL),
     (r"torch\.(affine_grid_generator|embedding_renorm_|feature_\w+|max_pool1d_with_indices|rrelu_)$", KERNEL),
     (r"torch\.(saddmm|smm|sspaddmm)$|torch\.Tensor\.sparse_resize\w*", "sparse tensors are those of docs/sparse.md"),
-    (r"torch\.(Tensor\.)?(chalf|hash_tensor|const_data_ptr|dim_order|index|module_load|to_padded_tensor)$", INTERNAL),
+    (r"torch\.(Tensor\.)?(hash_tensor|const_data_ptr|dim_order|index|module_load|to_padded_tensor)$", INTERNAL),
     (r"torch\.(cpu|func|profiler|random|testing|optim\.Optimizer)\.|torch\.nn\.(Module\.)?(factory_kwargs|T_destination|dump_patches)$", INTERNAL),
     (r"torch\.nn\.functional\.(Broadcasting|GRID|assert_|boolean_|grad$)|torch\.nn\.utils\.rnn\.invert", INTERNAL),
     (r"torch\.nn\.modules\.(Container|CrossMapLRN2d|NLLLoss2d|LinearCrossEntropyOptions)$", REMOVED),

@@ -110,6 +110,25 @@ def init() -> None:
     namespace().here()
 
 
+_lazy_init = init
+
+
+def _lazy_call(callable: Any, **kwargs: Any) -> None:
+    """Call a function once GPUs can be used: now, or never where there are none."""
+    if _gpus.reason() is None:
+        callable()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had used GPUs: not known before the first use, which says so."""
+    return False
+
+
+def _is_compiled() -> bool:
+    """Whether GPUs are thought of: what drives them is always built."""
+    return True
+
+
 #: GPU -> what part of its memory this process may have
 _fractions: dict[int, float] = {}
 

@@ -50,9 +50,10 @@ for dtype, length in itertools.product((*FLOATS, *INTEGERS, ut.complex64), (0, 1
             if size == 1
             else ut.tensor([functools.reduce(int.__and__, n) for n in zip(*[o.tolist() for o in others], strict=True)])
         )
-        results[ReduceOp.BOR] = ut.tensor(
-            [functools.reduce(int.__or__, n) for n in zip(*[o.tolist() for o in others], strict=True)]
-        )
+        for op, combine in ((ReduceOp.BOR, int.__or__), (ReduceOp.BXOR, int.__xor__)):
+            results[op] = ut.tensor(
+                [functools.reduce(combine, n) for n in zip(*[o.tolist() for o in others], strict=True)]
+            )
     for op, expected in results.items():
         if not length:
             expected = mine.clone()

@@ -91,6 +91,42 @@ for w in alone:
     h = ut.tanh(h @ w)
 (h**2).sum().backward()
 assert ut.allclose(mine.grad, alone[rank].grad, atol=1e-5)
+# ---- messages, differentiated three times: the sender's number and the receiver's anchor say where each pass goes on
+
+
+def gradients_of_two(first, second, with_loss):
+    """The gradients of a loss of two tensors, those of the sum of their squares, and once more."""
+    loss = ((first**2) ** 3 * second).sum()
+    found = []
+    for order in range(3):
+        grads = ut.autograd.grad(loss, [first, second], create_graph=True)
+        found.append(grads)
+        loss = sum([(g * g).sum() for g in grads]) + (loss if with_loss and order == 0 else 0)
+    return found
+
+
+for tag, with_loss in enumerate((False, True)):
+    xs = [EVERYBODYS[k][:1].clone().requires_grad_() for k in (0, -1)]
+    expected = gradients_of_two(*xs, with_loss)
+    if size > 1 and rank in (0, size - 1):
+        x, mine, anchor = xs[rank != 0], rank != 0, ut.zeros((), dtype=ut.float64, requires_grad=True)
+        if rank == 0:
+            ends = [F.send(x**2, size - 1, tag=tag)]
+        else:
+            ends = [(F.recv((1, 3), 0, tag=tag, anchor=anchor) ** 3 * x).sum()]
+        for order, firsts in enumerate(expected):
+            followed = [x] if rank == 0 else [x, anchor]
+            found = ut.autograd.grad(ends, followed, create_graph=True)
+            assert ut.allclose(found[0], firsts[mine]), (rank, order, found[0], firsts[mine])
+            ends = [(found[0] ** 2).sum(), *found[1:], *(ends if with_loss and order == 0 else ())]
+dist.barrier()
+try:
+    F.recv((1, 3), rank, anchor=ut.zeros(2, requires_grad=True))
+except ValueError as error:
+    assert "the anchor is a number that requires grad" in str(error)
+else:
+    raise AssertionError("an anchor that is no number")
+
 for op in (ReduceOp.MAX, ReduceOp.PRODUCT):
     try:
         F.all_reduce(mine, op)

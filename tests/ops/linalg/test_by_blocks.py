@@ -71,3 +71,16 @@ def test_derivatives(dtype: str) -> None:
 
     assert ut.autograd.gradcheck(solved, (A, B), fast_mode=True, check_forward_ad=True)
     assert ut.autograd.gradgradcheck(solved, (A, B), fast_mode=True)
+
+
+@pytest.mark.parametrize("n", [5, 60])
+def test_one_triangle_for_a_stack_of_right_sides(n: int) -> None:
+    A = np.tril(positive(n, "float64"))
+    B = np.random.default_rng(0).standard_normal((4, 2, n, 3))
+    left, right = ut.tensor(A).requires_grad_(), ut.tensor(B).requires_grad_()
+    found = ut.linalg.solve_triangular(left, right, upper=False)
+    np.testing.assert_allclose(A @ found.detach().numpy(), B, atol=1e-12)
+    one_by_one = ut.stack([ut.linalg.solve_triangular(left, b, upper=False) for b in right.flatten(0, 1)])
+    expected = ut.autograd.grad(one_by_one.square().sum(), (left, right))
+    for one, other in zip(ut.autograd.grad(found.square().sum(), (left, right)), expected, strict=True):
+        ut.testing.assert_close(one, other)

@@ -234,6 +234,11 @@ METHODS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         TypeError,
         r"unflatten\(\): argument 'dim' \(position 1\) must be int, not str",
     ),
+    "unflatten of a number": (
+        lambda L: L.tensor(1.0).unflatten(0, (1, -1)),
+        RuntimeError,
+        "Dimension specified as 0 but tensor has no dimensions",
+    ),
     "index_select of nothing": (
         lambda L: L.index_select(L.ones(0, 3), 0, L.tensor([0, 1])),
         RuntimeError,

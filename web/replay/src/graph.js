@@ -31,7 +31,6 @@ export class Graph {
     this.colours = colours();
     this.resize();
     this.arrange();
-    this.fit(0.8);
   }
 
   buttons(place) {

@@ -63,6 +63,8 @@ class Page {
     this.replay = new Replay(this.controls, pass, (time) => this.at(time));
     this.replay.seek(pass.duration);
     this.details.overview();
+    this.graph.resize(); // to what the others have left
+    this.graph.fit(0.8);
   }
 
   at(time) {

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.interceptors.stack import under
+from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.declare.apply import apply
 from undertow.ops.declare.list_of_tensors import run_variadic
@@ -33,17 +34,13 @@ def call_with_known(function: Any, args: tuple[Any, ...], arrays: Any) -> Any:
 @functools.cache
 def _recording_function(op: Op) -> Callable[..., Any]:
     """The operation's function, with the known result in the place of its forward. Takes all arguments."""
-    if op.kind == "variadic":
-        twin = copy.copy(op)
-        twin.forward = lambda *args: _known.get()
-        return lambda tensors, *params: run_variadic(twin, current(), tensors, params)
-    form = _knowing(op.form)
-    return lambda *args: apply(form, args, current())
+    form, run = _knowing(op.form), run_variadic if op.kind == "variadic" else apply
+    return lambda *args: run(form, args, current())
 
 
 def _knowing(form: Any) -> Any:
     """The operation's form, with the known result in the place of its forward."""
     twin = copy.copy(form)
-    twin.forward = lambda *args: _known.get()
+    twin.forward, twin.in_silence = lambda *args: _known.get(), quietly  # in the context in which it was set
     twin.number = None if form.number is None else _knowing(form.number)
     return twin

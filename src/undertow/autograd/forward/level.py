@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import ref
 
 from undertow.autograd.batched_tensor import physical
 from undertow.autograd.forward.tangents import (
@@ -26,11 +26,13 @@ from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_am
 from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
 from undertow.autograd.slopes import has_slope, slopes_of
 from undertow.backend import cpu, dtypes
+from undertow.backend.silence import quietly
+from undertow.backend.sparse.protocol import AnySparse
 from undertow.modes import no_grad
 from undertow.ops import REGISTRY
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.declare.rules.apply_jvp import apply_jvp
+from undertow.ops.declare.rules.apply_jvp import apply_jvp, sum_of_terms, terms_of
 from undertow.ops.inplace.forms import check_fit, copy, copy_
 from undertow.tensor import Tensor, version_of
 from undertow.tensor.extra import Tangents
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 enabled: ContextVar[bool] = ContextVar("undertow.forward_grad", default=True)
 
 
+ARRAYS = (cpu.ndarray, cpu.generic)
+
+
 class DualLevel:
     """One level.
 
@@ -50,16 +55,25 @@ class DualLevel:
     holders  every Tangents that has a tangent of this level
     """
 
-    __slots__ = ("holders", "number", "tracked")
+    __slots__ = ("holders", "most_holders", "number", "tracked")
 
     def __init__(self, number: int, tracked: bool = True) -> None:
         self.number = number
         self.tracked = tracked
-        self.holders: WeakSet[Tangents] = WeakSet()
+        self.holders: list[ref[Tangents]] = []
+        self.most_holders = 64  # when there are so many, those that are gone are taken out
+
+    def add_holder(self, holder: Tangents) -> None:
+        self.holders.append(ref(holder))
+        if len(self.holders) > self.most_holders:
+            self.holders = [known for known in self.holders if known() is not None]
+            self.most_holders = 64 + 2 * len(self.holders)
 
     def close(self) -> None:
-        for holder in list(self.holders):
-            holder.pop(self, None)
+        for known in self.holders:
+            if (holder := known()) is not None:
+                holder.pop(self, None)
+        self.holders = []
 
     def __repr__(self) -> str:
         return f"<dual level {self.number}>"
@@ -67,13 +81,16 @@ class DualLevel:
     # ---- which arguments have a tangent
 
     def concerns(self, args: Any) -> bool:
-        return enabled.get() and any([self.has_tangent(a) for a in args])
+        return enabled.get() and self.is_among(args)
 
-    def has_tangent(self, value: Any) -> bool:
-        if isinstance(value, Tensor):
-            return value._extra is not None and tangent_of(value, self) is not None
-        if type(value) in (list, tuple):
-            return any([self.has_tangent(v) for v in value])
+    def is_among(self, values: Any) -> bool:
+        """Whether one of the values, or of those in lists, has a tangent."""
+        for value in values:
+            if isinstance(value, Tensor):
+                if value._extra is not None and tangent_of(value, self) is not None:
+                    return True
+            elif type(value) in (list, tuple) and self.is_among(value):
+                return True
         return False
 
     def tangent(self, value: Any) -> Any:
@@ -95,22 +112,49 @@ class DualLevel:
 
     def run_below(self, op: Op, args: tuple[Any, ...]) -> Any:
         result = call_op(op, args)
-        if op.kind == "nondifferentiable":
+        if op.kind == "nondifferentiable" or self.run_by_terms(op, args, result):
             return result
-        values = {n: _as_tensor(op, n, v) for n, v in op.by_name(args).items()}
-        tangents = {n: self.tangent(values[n]) for n in op.edges}
+        values = op.by_name(args)
+        for n in op.inputs:
+            if isinstance(values[n], ARRAYS):  # NumPy arrays, given for tensors
+                values[n] = as_operand(op.name, n, values[n])
+        tangents = {n: t for n in op.edges if (t := self.tangent(values[n])) is not None}
         unknown = unknown_among(tangents.values())
         if unknown is not None:
             return self.run_on_unknown(op, result, unknown)
-        with cpu.errstate(all="ignore"):  # as in a backward pass, the caller's errstate is for the values alone
-            found = self.computed(apply_jvp, op, recorded, values, tangents, result)
+        # as in a backward pass, the caller's errstate is for the values alone
+        found = quietly(self.computed, apply_jvp, op, recorded, values, tangents, result)
+        given: list[Any] = []
+        for t in tangents.values():
+            given += [one for one in t if one is not None] if isinstance(t, list) else [t]
         single = isinstance(result, Tensor)
-        given = [t for t in tangents.values() if isinstance(t, Tensor)]
-        given += [t for ts in tangents.values() if isinstance(ts, list) for t in ts if t is not None]
         for out, tangent in zip([result] if single else result, [found] if single else found, strict=True):
             if tangent is not None:
                 self.attach(out, tangent if op.kind == "view" else fresh(tangent, out, given))
         return result
+
+    def run_by_terms(self, op: Op, args: tuple[Any, ...], result: Any) -> bool:
+        """Give a result of real numbers its tangent, if that is a sum of terms, one for each operand that has one."""
+        terms = terms_of(op)
+        if terms is None or not isinstance(result, Tensor) or not is_dense_real(result):
+            return False
+        dtype, given = result._array.dtype, []
+        for term in terms:
+            value = args[term.place]
+            if not isinstance(value, Tensor):
+                if type(value) not in (int, float) or op.ordered[term.place] != op.number:
+                    return False
+            elif value._extra is not None and (tangent := tangent_of(value, self)) is not None:
+                if type(tangent) is UnknownTangent or tangent._array.dtype is not dtype or not is_dense_real(tangent):
+                    return False
+                given.append((tangent, term))
+        if not given:
+            return False
+        found = quietly(self.computed, sum_of_terms, given, args, result)
+        if op.kind != "view":
+            found = fresh(found, result, [tangent for tangent, _ in given])
+        self.attach(result, found)
+        return True
 
     def run_on_unknown(self, op: Op, result: Any, unknown: UnknownTangent) -> Tensor:
         """The tangents of the results are as unknown as that of an operand, where they have any."""
@@ -196,7 +240,7 @@ class DualLevel:
         """Call a custom Function's jvp, and give its outputs what it returns."""
         inputs = [(k, a) for k, a in enumerate(call.args) if isinstance(a, Tensor)]
         given = {k: tangent_of(a, self) for k, a in inputs}
-        versions = {k: version_of(physical(t)) for k, t in given.items() if t is not None}
+        versions = {k: counted_version(given[k]) for k, a in inputs if call.is_dirty(a)}
         tangents = [self.shown(call, k, a, given.get(k)) for k, a in enumerate(call.args)]
         found = self.computed(call.jvp, tangents)
         if len(found) != len(call.outputs):
@@ -215,7 +259,7 @@ class DualLevel:
             return None
         return REGISTRY["zeros_like"].function(value)
 
-    def take(self, call: Any, nr: int, tangent: Tensor, given: dict[int, Any], versions: dict[int, int]) -> None:
+    def take(self, call: Any, nr: int, tangent: Tensor, given: dict[int, Any], versions: dict[int, int | None]) -> None:
         raw, out = call.raw[nr], call.outputs[nr]
         if not call.is_differentiable(nr):
             if tangent is not None:
@@ -240,14 +284,14 @@ class DualLevel:
             self.attach(out, tangent if same_layout(tangent, out) else laid_out_as(tangent, out))
 
     def take_dirty(
-        self, call: Any, raw: Any, out: Any, tangent: Any, given: dict[int, Any], versions: dict[int, int]
+        self, call: Any, raw: Any, out: Any, tangent: Any, given: dict[int, Any], versions: dict[int, int | None]
     ) -> None:
         place = next(k for k, a in enumerate(call.args) if a is raw)
         old = given.get(place)
         if old is None:
             set_first_tangent(out, self, tangent)
             return
-        if version_of(physical(tangent)) == versions[place]:
+        if versions[place] is not None and counted_version(old) == versions[place]:
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
                 "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
@@ -274,16 +318,21 @@ class DualLevel:
             )
 
 
-def _as_tensor(op: Op, name: str, value: Any) -> Any:
-    """NumPy arrays, given for tensors, as tensors."""
-    if name in op.inputs and isinstance(value, cpu.ndarray | cpu.generic):
-        return as_operand(op.name, name, value)
-    return value
-
-
 def base_of(tensor: Tensor) -> Tensor | None:
     extra = physical(tensor)._extra
     return None if extra is None or extra.view is None else extra.view.base
+
+
+def is_dense_real(tensor: Tensor) -> bool:
+    return tensor._array.dtype.kind == "f" and not isinstance(tensor._array, AnySparse)
+
+
+def counted_version(tangent: Tensor | None) -> int | None:
+    """The version of a tangent; None if there is no tangent, or none that counts its changes (an inference tensor)."""
+    if tangent is None:
+        return None
+    tensor = physical(tangent)
+    return None if tensor._extra is not None and tensor._extra.inference else version_of(tensor)
 
 
 def check_is_view(tangent: Tensor, given: Tensor) -> None:

@@ -60,10 +60,12 @@ def is_cut(tensor: Tensor, level: DualLevel) -> bool:
 def set_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor | None) -> None:
     """Let the tensor have this tangent, as it is. None cuts it off from the tangent of its base."""
     extra = extra_of(tensor)
-    if extra.tangents is None:
-        extra.tangents = Tangents()
-    extra.tangents[level] = tangent
-    level.holders.add(extra.tangents)
+    tangents = extra.tangents
+    if tangents is None:
+        tangents = extra.tangents = Tangents()
+    if level not in tangents:
+        level.add_holder(tangents)
+    tangents[level] = tangent
 
 
 def remember_for_node(tensor: Tensor, level: DualLevel) -> None:
@@ -75,8 +77,9 @@ def remember_for_node(tensor: Tensor, level: DualLevel) -> None:
     if extra.tangents is None:
         extra.tangents = {}
     kept = extra.tangents.setdefault(edge[1], Tangents())
+    if level not in kept:
+        level.add_holder(kept)
     kept[level] = extra_of(tensor).tangents[level]
-    level.holders.add(kept)
 
 
 # ---- layout
@@ -93,9 +96,10 @@ def same_layout(a: Tensor, b: Tensor, storage: bool = True) -> bool:
     batched = type(a) is BatchedTensor or type(b) is BatchedTensor
     if not one.size or (batched and not storage):
         return True
-    steps = zip(one.shape, one.strides, other.strides, strict=True)
-    if any(n > 1 and s * other.itemsize != t * one.itemsize for n, s, t in steps):
-        return False
+    if one.strides != other.strides or one.itemsize != other.itemsize:
+        steps = zip(one.shape, one.strides, other.strides, strict=True)
+        if any(n > 1 and s * other.itemsize != t * one.itemsize for n, s, t in steps):
+            return False
     if batched or not storage or (one.base is None and other.base is None):
         return True
     return memory_of(a._xp, one).size == memory_of(b._xp, other).size
@@ -124,9 +128,14 @@ def laid_out_as(tangent: Tensor, tensor: Tensor) -> Tensor:
 
 def fresh(tangent: Tensor, tensor: Tensor, given: list[Any]) -> Tensor:
     """The tangent of a new tensor: laid out as that, and not in the memory of the tangents it was made from."""
-    if same_layout(tangent, tensor, storage=False) and not any(overlap(tangent, t) for t in given):
-        return tangent
-    return laid_out_as(tangent, tensor)
+    if not same_layout(tangent, tensor, storage=False):
+        return laid_out_as(tangent, tensor)
+    own = physical(tangent)._array
+    for other in given:
+        array = physical(other)._array
+        if own is array or ((own.base is not None or array.base is own) and overlap(tangent, other)):
+            return laid_out_as(tangent, tensor)
+    return tangent
 
 
 # ---- changes in place

@@ -59,6 +59,7 @@ class autocast(_Switch):
         self.dtype = lower_precision(device_type) if dtype is None else dtypes.as_dtype(dtype, "autocast")
         self.enabled = enabled and self._is_supported()
         self.cache_enabled = True if cache_enabled is None else cache_enabled
+        self._settings: autocast | None = None
 
     def _is_supported(self) -> bool:
         if self.device_type == "cuda" and not has_device("cuda"):
@@ -80,11 +81,13 @@ class autocast(_Switch):
 
     def inside(self, outer: State) -> State:
         if self.enabled or is_autocast_enabled(self.device_type):
-            return outer.with_intercept(Casting(self, outer.intercept))
+            # a copy: a mode that refers to its own block would keep that from ending with an error (csrc/scopes.c)
+            self._settings = self._settings or self.clone()
+            return outer.with_intercept(Casting(self._settings, outer.intercept))
         return outer
 
     def after(self, inner: State, outer: State) -> State:
-        entered = found(inner.intercept, lambda link: link.context is self)
+        entered = found(inner.intercept, lambda link: link.context is self._settings)
         return inner if entered is None else inner.with_intercept(entered.outer)
 
     def clone(self) -> autocast:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from undertow.autograd.interceptors.stack import Above, under
-from undertow.modes import State, state_variable
+from undertow.autograd.interceptors.stack import Above, run_function, under
+from undertow.modes import Interceptor, State, current, in_state, state_variable
 from undertow.scopes import Scope
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ class Operation(str):
 
 def operation_name(op: Op) -> str:
     """The operation in PyTorch's words, the name its node has: `mm` for MmBackward0, `div` for true_divide."""
-    if not op.edges and op.kind != "variadic":
-        return str(op.name).strip("_")
-    stem = re.sub(r"Backwards?\d*$", "", op.node_name)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
+    name = str(op.name).strip("_")
+    if (not op.edges and op.kind != "variadic") or "Backward" not in op.node_name:
+        return name
+    stem = re.sub(r"Backwards?\d*(?=$|_copy$)", "", op.node_name)
+    found = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
+    # GridSampler2D does not say that it is grid_sampler_2d
+    return name if name.replace("_", "") == found.replace("_", "") and len(name) > len(found) else found
 
 
 class OpMode(Scope):
@@ -91,18 +94,11 @@ class OpMode(Scope):
         return inner.with_intercept(without(inner.intercept, self))
 
 
-class Shown(Above):
-    """The interceptor of an OpMode that was entered."""
-
-    def __init__(self, mode: OpMode, below: Callable[..., Any] | None) -> None:
-        super().__init__(below)
-        self.mode = mode
-
-    def over(self, below: Callable[..., Any] | None) -> Shown:
-        return Shown(self.mode, below)
+class Shows(Interceptor):
+    """An interceptor that shows every operation, by its name and as it could be called, to `show`."""
 
     def show(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return under(self.below, self.mode.on_operation, op, args, kwargs)
+        raise NotImplementedError("what becomes of an operation that is shown")
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
         op = function.op
@@ -130,6 +126,75 @@ class Shown(Above):
 
     def draw(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.show(Operation(function.__name__, "random", function), args, kwargs)
+
+
+class Shown(Shows, Above):
+    """The interceptor of an OpMode that was entered."""
+
+    def __init__(self, mode: OpMode, below: Callable[..., Any] | None) -> None:
+        super().__init__(below)
+        self.mode = mode
+
+    def over(self, below: Callable[..., Any] | None) -> Shown:
+        return Shown(self.mode, below)
+
+    def show(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return under(self.below, self.mode.on_operation, op, args, kwargs)
+
+
+class GroundMode(Scope):
+    """A context like OpMode, but `on_operation` is asked last: below vmaps, dual levels, autocast and all OpModes.
+
+    So it sees what is computed at the end, on plain tensors: the product of whole batches, not that of examples. There
+    is one at a time: entering a second one puts it in the place of the first until it is left.
+    """
+
+    def on_operation(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the operation, or another."""
+        return op(*args, **kwargs)
+
+    def on_alias(self, alias: Tensor, tensor: Tensor) -> None:
+        """Learn that a transformation made an alias of a tensor, to differentiate by it."""
+
+    def on_cut(self, alias: Tensor, tensor: Tensor) -> None:
+        """Learn of `tensor.data`, or of `tensor.detach()` inside a transformation."""
+
+    variable = state_variable
+
+    @property
+    def given(self) -> GroundMode:
+        return self
+
+    def inside(self, outer: State) -> State:
+        return with_ground(outer, Ground(self))
+
+    def after(self, inner: State, outer: State) -> State:
+        return with_ground(inner, outer.ground)
+
+
+class Ground(Shows):
+    """The interceptor of a GroundMode that was entered."""
+
+    def __init__(self, mode: GroundMode) -> None:
+        self.mode = mode
+
+    def show(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return in_state(with_ground(current(), None), self.mode.on_operation, op, args, kwargs)
+
+    def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return run_function(cls, args, kwargs)
+
+    def stands_for(self, alias: Tensor, tensor: Tensor) -> None:
+        self.mode.on_alias(alias, tensor)
+
+    def cut_off(self, alias: Tensor, tensor: Tensor) -> None:
+        self.mode.on_cut(alias, tensor)
+
+
+def with_ground(state: State, ground: Any) -> State:
+    """The state with another interceptor below all others, or None."""
+    intercept = None if state.intercept is state.ground else state.intercept
+    return state.replace(ground=ground, intercept=intercept)
 
 
 class PassedBy(Shown):

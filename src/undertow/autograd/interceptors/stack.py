@@ -12,6 +12,7 @@ What a State's `intercept` holds, from what an operation meets first:
     operation modes         `Above`, each over the next
     vmaps, innermost first  } one `Transforms`, which lies `beneath` all modes
     duals, innermost first  }
+    ground                  State.ground, which is there where None is given for an interceptor (GroundMode)
     apply                   no interceptor: the operation itself
 
 `with_beneath` is the same modes over other transformations, which is what happens when a level is `entered` or `left`;
@@ -68,6 +69,9 @@ class Above(Interceptor):
             self.below.check_out(name, tensors)
 
     def in_float32(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(self.below, Interceptor):  # nobody below knows of autocast: this one stays where it is
+            return function(*args, **kwargs)
+
         def again(*args: Any, **kwargs: Any) -> Any:
             return under(self.over(current().intercept), function, *args, **kwargs)
 
@@ -87,6 +91,9 @@ def stands_for(alias: Tensor, tensor: Tensor) -> None:
     while isinstance(intercept, Above):
         intercept.stands_for(alias, tensor)
         intercept = intercept.below
+    ground = current().ground
+    if isinstance(ground, Interceptor):
+        ground.stands_for(alias, tensor)
 
 
 def with_beneath(intercept: Callable[..., Any] | None, lowest: Callable[..., Any] | None) -> Callable[..., Any] | None:
@@ -97,11 +104,13 @@ def with_beneath(intercept: Callable[..., Any] | None, lowest: Callable[..., Any
 class Transforms(Interceptor):
     """vmaps and duals: the active levels, innermost last."""
 
-    __slots__ = ("_without", "duals", "vmaps")
+    __slots__ = ("_without", "duals", "order", "vmaps")
 
     def __init__(self, duals: tuple[Any, ...], vmaps: tuple[Any, ...]) -> None:
         self.duals = duals
         self.vmaps = vmaps
+        #: as they are to be asked. See Note [Order of transformations]
+        self.order = (*reversed(vmaps), *reversed(duals))
         self._without: dict[Any, Transforms | None] = {}
 
     def without(self, level: Any) -> Transforms | None:
@@ -112,14 +121,10 @@ class Transforms(Interceptor):
             self._without[level] = Transforms(duals, vmaps) if duals or vmaps else None
         return self._without[level]
 
-    def levels(self) -> list[Any]:
-        """In the order in which they are to be asked. See Note [Order of transformations]."""
-        return [*reversed(self.vmaps), *reversed(self.duals)]
-
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
         if self.vmaps and function.op.random:
             return self.vmaps[-1].draw(function, args, {}, self)
-        for level in self.levels():
+        for level in self.order:
             if level.concerns(args):
                 return level.run(function, args, self)
         result = plainly(function, args)
@@ -136,7 +141,7 @@ class Transforms(Interceptor):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        for level in self.levels():
+        for level in self.order:
             if level.concerns((tensor, *args, *kwargs.values())):
                 return level.in_place(name, function, tensor, args, kwargs, self)
         if self.vmaps and getattr(function, "op", NOTHING).random:
@@ -162,14 +167,14 @@ class Transforms(Interceptor):
         return tensor
 
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for level in self.levels():
+        for level in self.order:
             if level.concerns((*args, *kwargs.values())):
                 return level.apply_function(cls, args, kwargs, self)
         lower = Transforms((), self.vmaps) if self.vmaps else None
         return under(lower, run_function, cls, args, kwargs)
 
     def check_out(self, name: str, tensors: list[Any]) -> None:
-        for level in self.levels():
+        for level in self.order:
             if level.concerns(tensors):
                 level.refuse_out(name)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from undertow.autograd.saved_tensors import saved_tensors_hooks
 from undertow.backend import cpu, dtypes
-from undertow.backend.interface import DType
+from undertow.backend.interface import Array, DType
 from undertow.tensor import Tensor
 
 
@@ -132,7 +132,7 @@ class Zipped(Packed):
 class Narrowed(Packed):
     """The elements of a tensor in a smaller dtype."""
 
-    def __init__(self, array: Any, tensor: Any) -> None:
+    def __init__(self, array: Array, tensor: Any) -> None:
         self.array, self.dtype, self.xp = array, tensor.dtype, tensor._xp
         self.nbytes = int(array.nbytes)
 

@@ -173,7 +173,7 @@ class _Call:
     def output(self, level: VmapLevel, output: Tensor, dim: Any) -> Tensor:
         """An output with all examples, the batch where it was asked for."""
         if dim is None:
-            if level.holds(output):
+            if level.is_batched(output):
                 raise ValueError(
                     f"vmap({self.name}, ...): `{self.name}` can not return a BatchedTensor when out_dim is None"
                 )

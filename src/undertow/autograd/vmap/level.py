@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from undertow import pytree
-from undertow.autograd.batched_tensor import BatchedTensor, VmapError, refuse
+from undertow.autograd.batched_tensor import BatchedTensor, VmapError, batch, refuse
 from undertow.autograd.forward.tangents import set_tangent, tangent_of
 from undertow.autograd.forward.unknown_tangent import UnknownTangent
 from undertow.autograd.function.under_vmap import apply_batched_function
 from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.compiled import core
 from undertow.errors import warn_once
 from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import LOOP
-from undertow.ops.declare.rules.apply_batching import apply_named
+from undertow.ops.declare.rules.apply_batching import apply_to_batch
 from undertow.ops.inplace.forms import copy_
 from undertow.tensor import Tensor, without_history
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
+
+
+#: what no level has anything to do with
+PLAIN = frozenset([float, int, bool, str, NoneType])
 
 
 class VmapLevel:
@@ -37,31 +43,35 @@ class VmapLevel:
 
     def concerns(self, args: Any) -> bool:
         """Whether one of the arguments of a call is a batch of this level."""
-        return any([self.holds(a) for a in args])
-
-    def holds(self, value: Any) -> bool:
-        """Whether a value is a batch of this level, or a list with one in it."""
-        if type(value) is BatchedTensor:
-            return value._level is self
-        if type(value) in (list, tuple):
-            return any([self.holds(v) for v in value])
+        for value in args:
+            kind = type(value)
+            if kind is BatchedTensor:
+                if value._level is self:
+                    return True
+            elif (kind is list or kind is tuple) and self.concerns(value):
+                return True
         return False
 
     def carries(self, tensor: Tensor) -> bool:
         """Whether a tensor that is not batched here has a tangent that is."""
         if type(tensor) is BatchedTensor:
             return tensor._level is self or self.carries(tensor._value)
-        tangents = [tangent_of(tensor, d) for d in active().duals] if tensor._extra is not None else []
+        if tensor._extra is None:
+            return False
+        tangents = [tangent_of(tensor, d) for d in active().duals]
         return any([t is not None and self.carries(t) for t in tangents])
 
     def unwrap(self, value: Any) -> tuple[Any, Any]:
         """The value with all examples and the number of the batch dimension (None: the same for all examples)."""
-        if type(value) in (list, tuple) and any([isinstance(v, Tensor) for v in value]):
+        kind = type(value)
+        if kind is BatchedTensor and value._level is self:
+            return value._value, value._dim
+        if kind in PLAIN:
+            return value, None
+        if kind in (list, tuple) and any([isinstance(v, Tensor) for v in value]):
             pairs = [self.unwrap(v) for v in value]
             dims = [d for _, d in pairs]
             return [v for v, _ in pairs], dims if any([d is not None for d in dims]) else None
-        if self.is_batched(value):
-            return value._value, value._dim
         if isinstance(value, Tensor) and self.carries(value):
             return self.front(value), 0
         return value, None
@@ -83,6 +93,8 @@ class VmapLevel:
         return expanded
 
     def wrap(self, value: Any, dim: Any) -> Any:
+        if type(value) is Tensor and type(dim) is int and dim >= 0:
+            return batch(value, dim, self)
         if isinstance(value, tuple | list):
             dims = dim if isinstance(dim, tuple | list) else [dim] * len(value)
             return tuple([self.wrap(v, d) for v, d in zip(value, dims, strict=True)])
@@ -92,18 +104,16 @@ class VmapLevel:
         if type(value) is BatchedTensor and value._level.number > self.number:  # the innermost vmap goes outside
             inside = dim + (dim >= value._dim)
             return BatchedTensor(self.wrap(value._value, inside), value._dim - (value._dim > inside), value._level)
-        return BatchedTensor(value, dim, self)
+        return batch(value, dim, self)
 
     # ---- operations
 
     def run(self, function: Any, args: tuple[Any, ...], stack: Transforms) -> Any:
         op = function.op
-        pairs = [self.unwrap(a) for a in args]
         if op.batch is None or op.batch is LOOP:
             warn_loop(op.name)
-        values = op.by_name([v for v, _ in pairs])
-        dims = dict(zip(values, [d for _, d in pairs], strict=True))
-        out, out_dim = under(stack.without(self), apply_named, op, values, dims)
+        values, dims = zip(*[self.unwrap(a) for a in args], strict=True)
+        out, out_dim = under(stack.without(self), apply_to_batch, op, values, dims)
         return self.wrap(out, out_dim)
 
     def in_place(
@@ -229,6 +239,10 @@ class VmapLevel:
         if not self.is_batched(value):
             return self.without_batch(value)
         return under(active().without(self), REGISTRY["select"].function, value._value, value._dim, k)
+
+
+if core is not None:
+    core.bind(Transforms=Transforms, VmapLevel=VmapLevel)
 
 
 def warn_loop(name: str) -> None:

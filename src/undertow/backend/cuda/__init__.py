@@ -167,6 +167,10 @@ class CudaNamespace(ArrayNamespace):
             if function is not None:
                 whole = functools.partial(function, self)
                 setattr(self, name, self.joined_kernel(code, "abc"[:count], whole))
+        for name in ("mm", "t"):
+            function = getattr(type(self), name, None)
+            if function is not None:
+                setattr(self, name, device.extension().shortcut(name, functools.partial(function, self)))
 
     def _replace_functions(self) -> None:
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
@@ -185,12 +189,14 @@ class CudaNamespace(ArrayNamespace):
             stride_tricks=SimpleNamespace(as_strided=as_strided, sliding_window_view=windows),
             array_utils=np.lib.array_utils,
         )
-        self.conj = functools.partial(conj, self)
+        self.conj = device.extension().shortcut("conj", functools.partial(conj, self))
         self.errstate = cpu.errstate
         self.finfo = cpu.finfo
         self.sum_to = reductions.sum_to
         for name, function in functions.FUNCTIONS.items():
             setattr(self, name, without_detour(function, getattr(np, name)))
+        for name in ("swapaxes", "transpose", "reshape", "expand_dims"):
+            setattr(self, name, device.extension().shortcut(name, getattr(self, name)))
         self.broadcast_to = self.broadcast_to_
 
     def cast_to(self, dtype: np.dtype[Any]) -> Any:
@@ -222,6 +228,10 @@ class CudaNamespace(ArrayNamespace):
     def random_stream(self, seed: int) -> philox.Philox:
         """A stream of random numbers, drawn in the memory of this device."""
         return philox.Philox(self, seed)
+
+    def extra_finder(self, extra_on: Callable[[Any], Any]) -> Any:
+        """`extra_on` of graph/node.py for the first GPU, which remembers what each stream has."""
+        return device.extension().shortcut("extra_on", extra_on)
 
     def current_stream(self) -> streams.Stream:
         return streams.current_stream_of(self)
@@ -291,7 +301,7 @@ class CudaNamespace(ArrayNamespace):
             return self.asarray_(array.to_host() if hasattr(array, "to_host") else array) if later is None else later
         return making.copied(array) if array.namespace is self else self._from_peer(array)
 
-    def _later(self, array: Any) -> Array | None:
+    def _later(self, array: Array) -> Array | None:
         """A copy of an array in pinned memory, there when the current stream is done; None: it is not pinned."""
         if not pinned.is_pinned(array) or not array.flags.c_contiguous:
             return None

@@ -25,7 +25,7 @@ from undertow.backend.interface import Array, Device, DType, HostValues
 class Flags:
     """What NumPy says of an array's memory."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array) -> None:
         self.array = array
 
     c_contiguous = contiguous = property(lambda self: self.array.is_contiguous)
@@ -113,8 +113,8 @@ class Methods(HostValues):
             return self
         return self.namespace.cast_to(dtype)(self)
 
-    def copy(self, order: str = "C") -> Any:
-        return making.copied(self, order)
+    def copy_in_order(self, order: str | None) -> Any:
+        return making.copied(self, order or "C")
 
     def fill(self, value: Any) -> None:
         if making.is_number_of(value, self.dtype):
@@ -122,7 +122,7 @@ class Methods(HostValues):
         else:
             self[...] = value
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    def reshape_in_order(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         if order == "F":
             sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
             return self.T.reshape_to(tuple(sizes)[::-1]).T
@@ -136,9 +136,6 @@ class Methods(HostValues):
 
     def view(self, dtype: DType = None) -> Any:
         return views.of(self, np.ndarray.view, (self,) if dtype is None else (self, np.dtype(dtype)))
-
-    def dot(self, other: Any, out: Any = None) -> Any:
-        return self.namespace.dot(self, other)
 
     def conj(self) -> Any:
         return self.namespace.conj(self)
@@ -228,7 +225,7 @@ def call_function(space: Any, function: Any, args: Any, kwargs: Any) -> Any:
     return tail.on_host(name, function, args, kwargs, written)
 
 
-def call_method(array: Any, name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_method(array: Array, name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A method of NumPy's arrays that has no method here: the function of that name, or the host's."""
     own = functions.METHODS.get(name)
     if own is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from undertow.backend.cuda import device, flash
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, DType
 
 #: scores that are computed at a time
 BLOCK = 1 << 24
@@ -114,7 +114,7 @@ def _serves(*arrays: Array) -> bool:
     return agree(*arrays) and all([x.ndim >= 2 for x in arrays])
 
 
-def _empty(shape: Sequence[int], dtype: Any) -> Any:
+def _empty(shape: Sequence[int], dtype: DType) -> Any:
     return device.extension().empty(tuple(shape), dtype)
 
 

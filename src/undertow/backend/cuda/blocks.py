@@ -100,7 +100,7 @@ def threads_that_keep(columns: int, *arrays: Any) -> int:
     """
     wide: int = 16 // arrays[0].dtype.itemsize
     if (
-        device.is_emulated()
+        device.emulates()
         or columns % wide
         or columns > 512 * 2 * wide
         or any([a is not None and a.address % 16 for a in arrays])
@@ -128,11 +128,14 @@ def exact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
 
 
-def rows(array: Any) -> Any:
+def rows(array: Array) -> Any:
     """The array, or None, row after row."""
     return array if array is None or array.is_contiguous else array.copy("C")
 
 
 def agree(x: Array, *others: Any) -> bool:
     """Whether an array has elements, of a dtype that these kernels know, and the others (or None) are of the same."""
-    return bool(x.size) and is_real(x.dtype) and all([a is None or (a.dtype == x.dtype and a.size) for a in others])
+    dtype = x.dtype
+    if not x.size or not is_real(dtype):
+        return False
+    return all([a is None or (a.size and (a.dtype is dtype or a.dtype == dtype)) for a in others])

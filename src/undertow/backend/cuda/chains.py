@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.elementwise import Text, kind_of
 from undertow.backend.cuda.kernel_text import NUMBER, computed, dtype_of, stored
+from undertow.backend.interface import DType
 
 
 class Piece(NamedTuple):
@@ -66,7 +67,7 @@ KERNEL(chain, P) {{ BEGIN {before}{declared}
 """
 
 
-def vector(name: str, dtype: Any, wide: int) -> str:
+def vector(name: str, dtype: DType, wide: int) -> str:
     return f"struct alignas({wide * dtype.itemsize}) {name} {{ {stored(dtype)} v[{wide}]; }};"
 
 

@@ -157,6 +157,16 @@ def spread(sizes: Sequence[int], missing: int) -> tuple[int, ...]:
     return tuple([missing] * (2 - len(sizes)) + [int(n) for n in sizes])
 
 
+@functools.cache
+def in_space(
+    x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Any:  # fmt: skip
+    """The sizes of a problem, with at least two dimensions of space."""
+    shapes = [(*shape[:2], *spread(shape[2:], 1)) for shape in (x, weight, y)]
+    return (*shapes, spread(stride, 1), spread(padding, 0), spread(dilation, 1))
+
+
 def run(
     which: int, x: Sequence[int], weight: Sequence[int], y: Sequence[int], stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], groups: int, a: Array, b: Array, out: Callable[[], Array],
@@ -165,11 +175,9 @@ def run(
     number = number_of(a.dtype)
     if number is None or library() is None or not math.prod(y) or not math.prod(x):
         return None
-    problem = Problem(
-        (*x[:2], *spread(x[2:], 1)), (*weight[:2], *spread(weight[2:], 1)), (*y[:2], *spread(y[2:], 1)),
-        spread(stride, 1), spread(padding, 0), spread(dilation, 1), groups, number,
-        ANY_MATH if switches.convolution_tf32 or number else FULL_FLOAT32, switches.deterministic, switches.benchmark,
-    )  # fmt: skip
+    shapes = in_space(tuple(x), tuple(weight), tuple(y), tuple(stride), tuple(padding), tuple(dilation))
+    precision = ANY_MATH if switches.convolution_tf32 or number else FULL_FLOAT32
+    problem = Problem._make((*shapes, groups, number, precision, switches.deterministic, switches.benchmark))
     found = plan(problem, which)
     if found is None:
         return None

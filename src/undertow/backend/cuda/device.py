@@ -33,6 +33,12 @@ def extension() -> Any:
         ) from None
 
 
+@functools.cache
+def array_type() -> Any:
+    """The class that those of all arrays on GPUs are made of."""
+    return extension().Array
+
+
 #: whether the emulated GPUs were used, or those of the machine -> how many there are
 _started: dict[bool, int] = {}
 

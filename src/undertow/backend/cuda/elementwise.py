@@ -17,6 +17,7 @@ from undertow.backend.cuda import device
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.cuda.kernel_text import NUMBER, PYTHON, code_of, computed, dtype_of, stored
+from undertow.backend.interface import Array
 
 MOST_LOOP = 12  # as in csrc/cuda/cuda.h
 INNER = 16  # of kernels whose vectors lie side by side in the last dimension alone
@@ -268,7 +269,7 @@ def kernel_class() -> Any:
         #: what computes `reduce` of arrays of the device, without NumPy's detour
         reducer: Any = None
 
-        def reduce(self, array: Any, *args: Any, **options: Any) -> Any:
+        def reduce(self, array: Array, *args: Any, **options: Any) -> Any:
             if self.reducer is not None and self.ufunc is not None and isinstance(array, device.extension().Array):
                 return self.reducer(self.ufunc, array, *args, **options)
             return self.ufunc.reduce(array, *args, **options)

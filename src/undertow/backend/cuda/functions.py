@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, indexing, scans, sorting, tail
+from undertow.backend.cuda import compositions, device, indexing, scans, searching, sorting, tail
 from undertow.backend.cuda.indexing import at as at
 from undertow.backend.cuda.making import copied, copyto, empty_like, full_like, ones_like, zeros_like
 from undertow.backend.cuda.products import dot, matmul, outer, tensordot
@@ -82,7 +82,16 @@ def reduction(name: str) -> Callable[..., Any]:
 
 def extremum(name: str) -> Callable[..., Any]:
     function = reduction(name)
-    return lambda a, axis=None, out=None, keepdims=NOTHING, **options: function(a, axis, None, out, keepdims, **options)
+
+    def found(
+        a: Array, axis: Any = None, out: Any = None, keepdims: Any = NOTHING, initial: Any = NOTHING, **options: Any
+    ) -> Any:
+        if initial is not NOTHING and (not a.size or type(initial) not in (int, float)):
+            return NotImplemented
+        most = function(a, axis, None, out, keepdims, **options)
+        return most if initial is NOTHING or most is NotImplemented else a.namespace.kernels[name](most, initial)
+
+    return found
 
 
 def truth(name: str) -> Callable[..., Any]:
@@ -94,6 +103,9 @@ def mean(
     a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Any = NOTHING, **options: Any
 ) -> Any:
     kind = dtypes.kind_of(a.dtype)
+    if kind == "c" and out is None and dtype is None and not options:
+        count = math.prod([a.shape[d] for d in axes_of(axis, a.ndim)])
+        return reduce("add", a, axis, a.dtype, keepdims is not NOTHING and bool(keepdims)) / float(count)
     if out is not None or options or kind not in "buif":
         return NotImplemented
     to = np.dtype(dtype) if dtype is not None else a.dtype if kind == "f" else np.dtype(np.float64)
@@ -257,10 +269,6 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, **options: Any) -> A
     return x.astype(dtype, copy=copy)
 
 
-def nonzero(a: Array) -> Any:
-    return tuple([device.extension().from_host(i) for i in np.nonzero(a.to_host())])
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "empty_like": empty_like, "zeros_like": zeros_like, "ones_like": ones_like, "full_like": full_like,
     "copy": lambda a, order="K", subok=False: copied(a, order), "copyto": copyto, "astype": astype,
@@ -270,14 +278,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "concatenate": concatenate, "concat": concatenate, "stack": stack,
     "dot": dot, "tensordot": tensordot, "outer": outer, "where": where, "clip": clip,
     "take": take, "take_along_axis": indexing.take_along_axis, "put_along_axis": indexing.put_along_axis,
-    "repeat": repeat, "tile": tile, "roll": roll, "nonzero": nonzero, "array_equal": array_equal,
+    "repeat": repeat, "tile": tile, "roll": roll, "array_equal": array_equal,
     "tril": triangle(lambda distance, k, _: distance <= k), "triu": triangle(lambda distance, k, _: distance >= k),
     "real": lambda a: a.real, "imag": lambda a: a.imag, "ravel": lambda a, order="C": a.ravel(order),
     "reshape": lambda a, /, shape, order="C", *, copy=None: a.reshape(shape, order=order),
     "broadcast_arrays": lambda *a, subok=False: tuple(
         [x.namespace.broadcast_to(x, np.broadcast_shapes(*[y.shape for y in a])) for x in a]
     ),
-    **scans.FUNCTIONS, **sorting.FUNCTIONS,
+    **scans.FUNCTIONS, **sorting.FUNCTIONS, **searching.FUNCTIONS, **compositions.FUNCTIONS,
 }  # fmt: skip
 
 #: ufuncs that are no elementwise functions
@@ -285,6 +293,7 @@ UFUNCS: dict[str, Callable[..., Any]] = {"matmul": matmul}
 
 #: functions that are methods of arrays, too
 OWN_METHODS = (
-    "sum prod max min any all mean var std clip take repeat nonzero argmax argmin argsort cumsum cumprod"
+    "sum prod max min any all mean var std clip take repeat nonzero argmax argmin argsort cumsum cumprod round "
+    "searchsorted trace"
 ).split()
 METHODS: dict[str, Callable[..., Any]] = {name: FUNCTIONS[name] for name in OWN_METHODS}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend.cuda import device, sites, tail
+from undertow.backend.cuda import device, searching, sites, tail
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
 from undertow.backend.interface import Array
@@ -286,15 +286,14 @@ def setitem(x: Array, view: Any, index: Any, value: Any) -> None:
 
 
 def as_indices(index: Any, always: bool = False) -> Any:
-    """Lists are arrays; masks are the places where they are true, which the host has to find."""
+    """Lists are arrays; masks are the places where they are true: how many there are, the host waits to know."""
     items = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
     for given in items:
         item: Any = np.asarray(given) if isinstance(given, list) else given
         is_array = isinstance(item, np.ndarray) or tail.is_device_array(item)
         if is_array and item.dtype.kind == "b" and item.ndim and (always or len(items) > 1):
-            host = item.to_host() if tail.is_device_array(item) else item
-            found.extend(np.nonzero(host))
+            found.extend(searching.nonzero(item) if tail.is_device_array(item) else np.nonzero(item))
         else:
             found.append(item)
     return tuple(found) if isinstance(index, tuple) else found[0]

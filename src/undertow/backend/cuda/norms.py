@@ -9,7 +9,7 @@ from typing import Any
 from undertow.backend.cuda import device
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
 from undertow.backend.cuda.reductions import OPERATIONS, reduce
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, DType
 
 # ---- over the last dimensions: a block for each row
 
@@ -183,7 +183,7 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
     return [of_x, *[_added_up(part, shape, x.dtype) if needed else None for part, needed in wanted]]
 
 
-def _added_up(part: Array, shape: Sequence[int], dtype: Any) -> Any:
+def _added_up(part: Array, shape: Sequence[int], dtype: DType) -> Any:
     """The sum of rows, in memory of its own: a gradient that is a view would be copied."""
     found = device.extension().reduce(SUM, part, 0, 1, False, dtype, 1.0)
     return found if len(shape) == 1 else found.reshape(shape)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from undertow.backend.cuda import device as gpus
@@ -26,7 +24,7 @@ def pinned(array: Array) -> Array:
     return made
 
 
-def is_pinned(array: Any) -> bool:
+def is_pinned(array: Array) -> bool:
     return gpus.is_started() and isinstance(array, np.ndarray) and bool(gpus.extension().is_pinned(array))
 
 

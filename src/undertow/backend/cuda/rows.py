@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device, indexing
-from undertow.backend.cuda.blocks import agree, kernel, rows, threads_for, threads_that_keep
-from undertow.backend.cuda.reductions import reduce
+from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
 from undertow.backend.interface import Array, DType
 
 #: what kernels of softmax begin with
@@ -28,12 +27,14 @@ FN void measure(const S *x, i64 columns, T &most, T &sum)
 FN bool is_class(i64 target, i64 columns, i64 *error)
 {
     if (target >= 0 && target < columns) return true;
-    error[1] = target; error[2] = columns; error[0] = 1;
+    if (error) { error[1] = target; error[2] = columns; error[0] = 1; }
     return false;
 }
 """
 
-SOFTMAX = r"""
+SOFTMAX = (
+    MEASURE
+    + r"""
 struct P { S *out; const S *in; i64 columns, logs, safe, kept; };
 KERNEL(softmax, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
     T most, sum;
@@ -62,8 +63,11 @@ KERNEL(softmax, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x)
         put(out, i, hidden ? T(0) : p.logs ? at(x, i) - most - log_of_sum : m_exp(at(x, i) - most) / sum); }
 """
+)
 
-SLOPE = r"""
+SLOPE = (
+    MEASURE
+    + r"""
 struct P { S *out; const S *g, *y; i64 columns, logs, kept; };
 KERNEL(slope, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *g = p.g + from, *y = p.y + from; T sum = 0;
 #if !ALONE
@@ -84,9 +88,12 @@ KERNEL(slope, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *g = p
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x)
         put(p.out + from, i, p.logs ? at(g, i) - m_exp(at(y, i)) * sum : at(y, i) * (at(g, i) - sum)); }
 """
+)
 
 # log(sum(exp)), and minus a number for each row if there are numbers
-LOGSUMEXP = r"""
+LOGSUMEXP = (
+    MEASURE
+    + r"""
 struct P { S *out; const S *in, *less; i64 columns; };
 KERNEL(logsumexp, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; T most, sum;
     measure(x, p.columns, most, sum);
@@ -96,29 +103,109 @@ KERNEL(logsumexp, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; T most,
             : finite ? m_log(sum) + most : most);
     } }
 """
+)
 
-LOSSES = r"""
-struct P { S *out, *kept; const S *in; const i64 *target; i64 columns, ignored, *error; };
+# what a block has of a row: the largest number, and the sum of exponentials of what the others are below it
+MEASURED = r"""
+template <class Row> FN void measured(const S *x, i64 columns, i64 kept, Row &row, T &most, T &sum)
+{
+#if !ALONE
+    if (kept) {
+        const T lowest = (T)float_of(0xff800000u);
+        fetch(row, x, columns, lowest);
+        most = lowest; sum = 0;
+        for (int j = 0; j < KEPT * WIDE; j++) most = Most()(most, row.v[j]);
+        most = together(most, lowest, Most());
+        EACH_PIECE(k, i, columns)
+            for (int j = k * WIDE; j < k * WIDE + WIDE; j++) { row.v[j] = m_exp(row.v[j] - most); sum += row.v[j]; }
+        sum = sum_of(sum);
+        return;
+    }
+#endif
+    measure(x, columns, most, sum);
+}
+"""
+
+LOSSES = (
+    MEASURE
+    + MEASURED
+    + r"""
+struct P { S *out; const S *in; const i64 *target; i64 columns, ignored, *error, kept; };
 KERNEL(losses, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; i64 target = p.target[blockIdx.x]; T most, sum;
-    measure(x, p.columns, most, sum);
+    Kept row;
+    measured(x, p.columns, p.kept, row, most, sum);
     if (threadIdx.x == 0) {
         bool counts = target != p.ignored && is_class(target, p.columns, p.error);
         put(p.out, blockIdx.x, counts ? m_log(sum) - (at(x, target) - most) : T(0));
-        if (p.kept) put(p.kept, blockIdx.x, counts ? T(1) : T(0));
     } }
 """
+)
 
-GRADIENT = r"""
-struct P { S *out; const S *g, *in; const i64 *target; i64 columns, ignored, *error; };
+# how many targets count, by all threads of a block
+COUNTED = r"""
+FN T counted(const i64 *target, i64 n, i64 ignored, i64 columns)
+{
+    T count = 0;
+    for (i64 i = threadIdx.x; i < n; i += blockDim.x)
+        count += target[i] != ignored && target[i] >= 0 && target[i] < columns ? T(1) : T(0);
+    return sum_of(count);
+}
+"""
+
+TOTAL = (
+    COUNTED
+    + r"""
+struct P { S *out; const S *losses; const i64 *target; i64 n, columns, ignored, is_mean; };
+KERNEL(total, P) { BEGIN T sum = 0;
+    for (i64 i = threadIdx.x; i < p.n; i += blockDim.x) sum += at(p.losses, i);
+    sum = sum_of(sum);
+    const T count = p.is_mean ? counted(p.target, p.n, p.ignored, p.columns) : T(1);
+    if (threadIdx.x == 0) put(p.out, 0, sum / count); }
+"""
+)
+
+# the gradient of a mean, for each target that counts
+SHARE = (
+    COUNTED
+    + r"""
+struct P { T *out; const S *g; const i64 *target; i64 n, columns, ignored; };
+KERNEL(share, P) { BEGIN const T count = counted(p.target, p.n, p.ignored, p.columns);
+    if (threadIdx.x == 0) p.out[0] = at(p.g, 0) * (T(1) / count); }
+"""
+)
+
+# `share` is what every row gets of the gradient; without it, g is a number for each row, or (counts) one for their mean
+GRADIENT = (
+    MEASURE
+    + MEASURED
+    + COUNTED
+    + r"""
+struct P { S *out; const S *g; const T *share; const S *in; const i64 *target; i64 n, columns, ignored, each, is_mean,
+           *error, kept; };
 KERNEL(gradient, P) { BEGIN const i64 from = blockIdx.x * p.columns, target = p.target[blockIdx.x]; T most, sum;
-    measure(p.in + from, p.columns, most, sum);
+    Kept row;
+    measured(p.in + from, p.columns, p.kept, row, most, sum);
     const bool counts = target != p.ignored && is_class(target, p.columns, p.error);
-    const T g = counts ? at(p.g, blockIdx.x) : T(0), scale = g / sum;
+    const T given = p.share ? p.share[0] : at(p.g, p.each ? blockIdx.x : 0);
+    const T share = p.is_mean && !p.share ? given * (T(1) / counted(p.target, p.n, p.ignored, p.columns)) : given;
+    const T g = counts ? share : T(0), scale = g / sum;
+#if !ALONE
+    if (p.kept) {
+        EACH_PIECE(k, i, p.columns)
+            for (int j = 0; j < WIDE; j++)
+                row.v[k * WIDE + j] = counts ? row.v[k * WIDE + j] * scale - (i * WIDE + j == target ? g : T(0)) : T(0);
+        store(p.out + from, row, p.columns);
+        return;
+    }
+#endif
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x)
         put(p.out + from, i, counts ? m_exp(at(p.in + from, i) - most) * scale - (i == target ? g : T(0)) : T(0)); }
 """
+)
 
-COEFFICIENTS = r"""
+COEFFICIENTS = (
+    MEASURE
+    + r"""
 struct P { S *out; const i64 *target; i64 n, ignored, is_mean; };
 KERNEL(coefficients, P) { BEGIN T count = 0;
     for (i64 i = threadIdx.x; i < p.n; i += blockDim.x) count += p.target[i] != p.ignored ? T(1) : T(0);
@@ -127,13 +214,10 @@ KERNEL(coefficients, P) { BEGIN T count = 0;
         put(p.out, i, p.target[i] == p.ignored ? (p.is_mean && count == 0 ? T(0) / count : T(0))
             : p.is_mean ? T(1) / count : T(1)); }
 """
+)
 
-#: targets that one block counts
-MOST_COUNTED = 1 << 16
-
-
-def row_kernel(name: str, text: str, dtype: np.dtype[Any]) -> Any:
-    return kernel(name, MEASURE + text, dtype)
+#: targets that one block counts; and those that every block counts for itself
+MOST_COUNTED, FEW_COUNTED = 1 << 16, 1 << 10
 
 
 def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Any:
@@ -142,7 +226,7 @@ def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Any:
         return None
     input, columns = rows(input), input.shape[-1]
     out = device.extension().empty(input.shape, input.dtype)
-    call, keep = row_kernel("softmax", SOFTMAX, input.dtype), threads_that_keep(columns, input, out)
+    call, keep = kernel("softmax", SOFTMAX, input.dtype), threads_that_keep(columns, input, out)
     threads = keep or threads_for(columns)
     call(input.size // columns, threads, out, input, columns, int(logs), int(safe), int(keep > 0))
     return out
@@ -154,7 +238,7 @@ def softmax_rows_slope(grad_output: Array, output: Array, logs: bool) -> Any:
         return None
     grad_output, output, columns = rows(grad_output), rows(output), output.shape[-1]
     out = device.extension().empty(output.shape, output.dtype)
-    call, keep = row_kernel("slope", SLOPE, output.dtype), threads_that_keep(columns, output, grad_output, out)
+    call, keep = kernel("slope", SLOPE, output.dtype), threads_that_keep(columns, output, grad_output, out)
     threads = keep or threads_for(columns)
     call(output.size // columns, threads, out, grad_output, output, columns, int(logs), int(keep > 0))
     return out
@@ -166,21 +250,20 @@ def logsumexp_rows(input: Array, less: Array | None = None) -> Any:
         return None
     input, columns = rows(input), input.shape[-1]
     out = device.extension().empty(input.shape[:-1], input.dtype)
-    row_kernel("logsumexp", LOGSUMEXP, input.dtype)(
+    kernel("logsumexp", LOGSUMEXP, input.dtype)(
         input.size // columns, threads_for(columns), out, input, rows(less), columns
     )
     return out
 
 
-def is_simple(x: Array, *others: Any) -> bool:
-    return agree(x, *others) and all([a.is_contiguous for a in (x, *others)])
-
-
 def serves(input: Array, target: Array, weight: Array | None) -> bool:
     return (
-        weight is None and input.ndim == 2 and target.ndim == 1 and is_simple(input) and target.dtype == np.int64
-        and target.is_contiguous and len(target) == len(input)
+        weight is None and input.ndim == 2 and input.is_contiguous and target.is_contiguous and agree(input)
+        and target.shape == input.shape[:1] and target.dtype == INT64
     )  # fmt: skip
+
+
+INT64 = np.dtype(np.int64)
 
 
 def cross_entropy(input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str) -> Any:
@@ -188,23 +271,46 @@ def cross_entropy(input: Array, target: Array, weight: Array | None, ignore_inde
         return None
     extension = device.extension()
     count, columns = input.shape
+    if reduction != "none" and count > MOST_COUNTED:
+        return None
     losses = extension.empty((count,), input.dtype)
-    kept = extension.empty((count,), input.dtype) if reduction == "mean" else None
-    call = row_kernel("losses", LOSSES, input.dtype)
-    call(count, threads_for(columns), losses, kept, input, target, columns, ignore_index, indexing.error_word())
+    keep, word = threads_that_keep(columns, input), indexing.error_word()
+    call = kernel("losses", LOSSES, input.dtype)
+    call(count, keep or threads_for(columns), losses, input, target, columns, ignore_index, word, int(keep > 0))
     if reduction == "none":
         return losses
-    total = reduce("add", losses, None, input.dtype, False)
-    return total if kept is None else total / reduce("add", kept, None, input.dtype, False)
+    total = extension.empty((), input.dtype)
+    call = kernel("total", TOTAL, input.dtype)
+    call(1, threads_for(count), total, losses, target, count, columns, ignore_index, int(reduction == "mean"))
+    return total
 
 
 def softmax_minus_target(grad_output: Array, target: Array, input: Array, ignore_index: int) -> Any:
-    if not serves(input, target, None) or not is_simple(input, grad_output) or grad_output.ndim != 1:
+    """grad_output * (softmax(input) - 1 at the target): cross entropy's gradient, for one of each row."""
+    return cross_entropy_gradient(grad_output, input, target, None, ignore_index, "none")
+
+
+def cross_entropy_gradient(
+    g: Array, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
+) -> Any:
+    """The gradient of the input. A target that is no class has been noted by the forward, and counts for nothing."""
+    if not serves(input, target, weight) or not g.is_contiguous or g.dtype != input.dtype:
         return None
-    out = device.extension().empty(input.shape, input.dtype)
+    if g.shape != (target.shape if reduction == "none" else ()):
+        return None
     count, columns = input.shape
-    call = row_kernel("gradient", GRADIENT, input.dtype)
-    call(count, threads_for(columns), out, grad_output, input, target, columns, ignore_index, indexing.error_word())
+    is_mean, extension = reduction == "mean", device.extension()
+    if is_mean and count > MOST_COUNTED:
+        return None
+    out, share = extension.empty(input.shape, input.dtype), None
+    if is_mean and count > FEW_COUNTED:
+        share = extension.empty((), exact(input.dtype))
+        kernel("share", SHARE, input.dtype)(1, 512, share, g, target, count, columns, ignore_index)
+    keep, call = threads_that_keep(columns, input, out), kernel("gradient", GRADIENT, input.dtype)
+    call(
+        count, keep or threads_for(columns), out, g, share, input, target, count, columns, ignore_index, g.ndim,
+        int(is_mean), None, int(keep > 0),
+    )  # fmt: skip
     return out
 
 
@@ -217,13 +323,14 @@ def target_coefficients(
     if not 0 < target.size <= MOST_COUNTED or dtype not in (np.float32, np.float64) or reduction == "none":
         return None
     out = device.extension().empty(target.shape, dtype)
-    call = row_kernel("coefficients", COEFFICIENTS, dtype)
+    call = kernel("coefficients", COEFFICIENTS, dtype)
     call(1, threads_for(target.size), out, target, target.size, ignore_index, int(reduction == "mean"))
     return out
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
-    "cross_entropy": cross_entropy, "softmax_rows_of": softmax_rows, "softmax_rows_slope": softmax_rows_slope,
+    "cross_entropy": cross_entropy, "cross_entropy_gradient": cross_entropy_gradient,
+    "softmax_rows_of": softmax_rows, "softmax_rows_slope": softmax_rows_slope,
     "softmax_minus_target": softmax_minus_target, "target_coefficients": target_coefficients,
     "logsumexp_rows": logsumexp_rows,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 
 from undertow.backend.cuda import device as gpus
 from undertow.backend.cuda.compile import Entry, compile_kernels
-from undertow.backend.interface import Device
+from undertow.backend.interface import Array, Device
 from undertow.backend.streams import chosen_streams
 from undertow.backend.streams import chosen_variable as chosen_variable
 from undertow.backend.streams import stream as stream_scope
@@ -106,7 +106,7 @@ class Stream:
         """Whether everything given to this stream is done."""
         return bool(gpus.extension().lane_is_idle(self.number))
 
-    def keep(self, array: Any) -> None:
+    def keep(self, array: Array) -> None:
         """Let memory that this stream works with not be handed out again before it is done with it."""
         if array is not None and isinstance(array, gpus.extension().Array):
             gpus.extension().record_stream(array, self.number)

@@ -53,7 +53,7 @@ def meet_setting(name: str) -> None:
 
 
 def is_device_array(value: Any) -> bool:
-    return isinstance(value, device.extension().Array)
+    return isinstance(value, device.array_type())
 
 
 def fetched(value: Any, copies: dict[int, Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device
+from undertow.backend.interface import Array
 
 #: functions that always return views of their first argument, or several of it
 FUNCTIONS = frozenset(
@@ -19,7 +20,7 @@ FUNCTIONS = frozenset(
 METHODS = frozenset({"squeeze", "diagonal"})
 
 
-def of(array: Any, function: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
+def of(array: Array, function: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
     """The views of `array` that a function gives which is called with its shadow in the array's place."""
     name = getattr(function, "__name__", "")
     if array.ndim == 0 and name in ("flip", "flipud", "fliplr", "rot90"):
@@ -32,7 +33,7 @@ def of(array: Any, function: Callable[..., Any], args: Any, kwargs: Any = None) 
     return adopted(array, shadow, function(*args, **kwargs))
 
 
-def adopted(array: Any, shadow: Any, result: Any) -> Any:
+def adopted(array: Array, shadow: Any, result: Any) -> Any:
     if result is shadow:
         return array
     if isinstance(result, np.ndarray):
@@ -40,7 +41,7 @@ def adopted(array: Any, shadow: Any, result: Any) -> Any:
     return type(result)([adopted(array, shadow, r) for r in result])
 
 
-def part(array: Any, name: str) -> Any:
+def part(array: Array, name: str) -> Any:
     """The real or the imaginary part of a complex array."""
     return of(array, getattr, (array, name))
 

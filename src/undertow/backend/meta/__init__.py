@@ -115,11 +115,11 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype:
     return made((num,), np.result_type(float, start, stop) if dtype is None else dtype)
 
 
-def broadcast_to(array: Any, shape: Any) -> Any:
+def broadcast_to(array: Array, shape: Any) -> Any:
     return apply("broadcast_to", np.broadcast_to, (asarray(array), shape), {})
 
 
-def as_strided(array: Any, *args: Any, **options: Any) -> Any:
+def as_strided(array: Array, *args: Any, **options: Any) -> Any:
     return apply("as_strided", np.lib.stride_tricks.as_strided, (array, *args), options)
 
 

@@ -188,7 +188,7 @@ def covered(result: Any, found: list[MetaArray]) -> Any:
     return result
 
 
-def owner(array: Any) -> Any:
+def owner(array: Array) -> Any:
     """What holds the addresses that an array shows."""
     while getattr(array, "base", None) is not None:
         array = array.base

@@ -144,12 +144,23 @@ class Operation:
 _OWN = (os.path.dirname(FOLDER), os.path.dirname(np.__file__))
 
 
+class _OwnFiles(dict[str, bool]):
+    """Whether a file is one of these; each is judged once."""
+
+    def __missing__(self, file: str) -> bool:
+        own = self[file] = file.startswith(_OWN)
+        return own
+
+
+_is_own = _OwnFiles()
+
+
 def launch_site() -> tuple[Any, ...]:
     """What the engine runs on this thread, or else the code and the instruction of the nearest frame of the user's."""
     if working.node is not None:
         return working.node
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
+    while _is_own[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti
 

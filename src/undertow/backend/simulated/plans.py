@@ -182,7 +182,7 @@ def plan_reduction(function: Callable[..., Any], args: Any, kwargs: dict[str, An
 
 
 @lru_cache(1024)
-def reduced_dtype(function: Callable[..., Any], kind: DType, dtype: Any) -> DType:
+def reduced_dtype(function: Callable[..., Any], kind: DType, dtype: DType) -> DType:
     one = np.ones(1, kind)
     return (function(one) if dtype is None else function(one, dtype=dtype)).dtype
 

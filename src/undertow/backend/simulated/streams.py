@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from undertow.backend.interface import Device, Namespace
+from undertow.backend.interface import Array, Device, Namespace
 from undertow.backend.simulated.clocks import HOST, LOCK, Clock, merge
 from undertow.backend.simulated.faults import raise_late_failure
 from undertow.backend.simulated.operations import Operation
@@ -58,7 +57,9 @@ class Stream:
         self.last: Operation | None = None  # the one it was given last
         self.needs: list[Operation] = []  # what it was told to wait for since
         self._deadline = 0.0  # when the last one ends in real time
-        self._random = random.Random(f"{namespace.options.seed} {self.device} {self.number}")
+        from random import Random  # most programs have no such device
+
+        self._random = Random(f"{namespace.options.seed} {self.device} {self.number}")
 
     def advance(self, operation: Operation) -> int:
         """Count one operation more, and the time it takes; how many it waits for. The caller holds the lock."""
@@ -100,7 +101,7 @@ class Stream:
         event.record(self)
         return event
 
-    def keep(self, array: Any) -> None:
+    def keep(self, array: Array) -> None:
         """Nothing: memory of a simulated device lives as long as operations that use it."""
 
     def synchronize(self) -> None:

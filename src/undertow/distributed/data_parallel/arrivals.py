@@ -25,13 +25,15 @@ class Arrivals:
     buckets   the number of the bucket of each
     views     where its gradient lies there; None: its bucket has no such memory
     missing   for each bucket: how many gradients have not been taken
+    sizes     for each bucket: how many there are
     unusual   called with the number of a parameter, and the parameter, where there is more to do
     complete  called when a bucket has all its gradients
     lock      held while gradients are taken; C needs none, because no other Python runs meanwhile
     """
 
     __slots__ = (
-        "as_view", "awaited", "buckets", "complete", "is_open", "left", "lock", "missing", "unusual", "views",
+        "as_view", "awaited", "buckets", "complete", "is_open", "left", "lock", "missing", "sizes", "unusual",
+        "views",
     )  # fmt: skip
 
     def __init__(
@@ -49,18 +51,20 @@ class Arrivals:
         self.buckets: Array = cpu.zeros(count, dtype=dtypes.int64)
         self.views: list[Array | None] = [None] * count
         self.missing: Array = cpu.zeros(0, dtype=dtypes.int64)
+        self.sizes = self.missing
 
     def lay_out(self, buckets: Sequence[tuple[Sequence[int], Sequence[Array | None]]]) -> None:
         """Let the parameters be divided so: the numbers of each bucket, and where their gradients lie in its memory."""
         for bucket, (numbers, views) in enumerate(buckets):
             for number, view in zip(numbers, views, strict=True):
                 self.buckets[number], self.views[number] = bucket, view
-        self.missing = cpu.zeros(len(buckets), dtype=dtypes.int64)
+        self.sizes = cpu.array([len(numbers) for numbers, _ in buckets], dtype=dtypes.int64)
+        self.missing = self.sizes.copy()
         self.start_pass()
 
     def start_pass(self) -> None:
         self.left[...] = self.awaited
-        self.missing[...] = cpu.bincount(self.buckets, minlength=len(self.missing))
+        self.missing[...] = self.sizes
 
     def expect(self, uses: Array) -> None:
         """Let the gradient of each come so often, from this pass on."""
@@ -106,7 +110,7 @@ class PythonArrival:
                     arrivals.unusual(number, tensor)
 
 
-def are_alike(array: Any, view: Array | None) -> bool:
+def are_alike(array: Array, view: Array | None) -> bool:
     return view is not None and type(array) is cpu.ndarray and array.dtype == view.dtype and array.shape == view.shape
 
 

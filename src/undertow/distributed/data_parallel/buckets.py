@@ -9,8 +9,12 @@ from undertow import ops
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.backend.sparse.protocol import AnySparse
+from undertow.distributed.collectives import all_reduce, start_all_reduce
 from undertow.distributed.data_parallel.arrivals import give
 from undertow.distributed.errors import DistError
+from undertow.distributed.process_group import ProcessGroup
+from undertow.distributed.reduce_op import ReduceOp
+from undertow.distributed.work import Work
 from undertow.tensor import Tensor
 
 MEGABYTE = 2**20
@@ -23,7 +27,7 @@ class Bucket:
     views       parts of `flat`, each of the shape of a parameter
     counts      behind the gradients of the last bucket: which parameters of all were used, so that every process learns
                 of those that were not
-    sent        what gives the sums, or what a communication hook makes of them
+    sent        what is waited for: the exchange of the sums, or the future that a communication hook returned
     """
 
     def __init__(self, index: int, parameters: list[int], tensors: list[Tensor], counted: int) -> None:
@@ -32,6 +36,7 @@ class Bucket:
         total = sum(sizes)
         self.flat = cpu.zeros(total + counted, dtype=tensors[0]._array.dtype)
         self.gradients, self.counts = self.flat[:total], self.flat[total:]
+        self.whole = Tensor(self.flat, cpu)
         self.views: list[Array] = []
         at = 0
         for tensor, size in zip(tensors, sizes, strict=True):
@@ -64,8 +69,8 @@ class Bucket:
         """Zeros, of a process that has no batch."""
         self.flat[...] = 0
 
-    def tensor_to_send(self) -> Tensor:
-        return Tensor(self.flat, cpu)
+    def start_exchange(self, group: ProcessGroup) -> Work | None:
+        return start_all_reduce(group, self.whole, ReduceOp.SUM, True)
 
     def buffer(self) -> Tensor:
         return Tensor(self.gradients, cpu)
@@ -130,11 +135,12 @@ class SparseBucket:
     def take_nothing(self) -> None:
         self.gradient = nothing_like(self.tensors[0])
 
-    def tensor_to_send(self) -> Tensor:
+    def start_exchange(self, group: ProcessGroup) -> Work | None:
+        return all_reduce(self.buffer(), group=group, async_op=True)
+
+    def buffer(self) -> Tensor:
         assert self.gradient is not None
         return self.gradient
-
-    buffer = tensor_to_send
 
     def set_buffer(self, buffer: Tensor) -> None:
         self.gradient = buffer

@@ -181,8 +181,7 @@ class Reducer:
             return
         if bucket is self.counted:
             bucket.counts[...] = self.whose()
-        work: Any = all_reduce(bucket.tensor_to_send(), group=self.group, async_op=True)
-        bucket.sent = work.get_future()
+        bucket.sent = bucket.start_exchange(self.group)
 
     def whose(self) -> Any:
         """Which parameters were used since the last exchange, as an array."""
@@ -216,7 +215,10 @@ class Reducer:
         """Wait for all buckets, and divide the sums; in how many processes each parameter was used, as an array."""
         for bucket in self.buckets:
             found = bucket.sent.wait()
-            bucket.receive(found, self.divisor if self.hook is None else None)
+            if self.hook is None:
+                bucket.receive(None, self.divisor)
+            else:
+                bucket.receive(found, None)
         if self.hook is None and self.counted is not None:
             return self.counted.counts
         used = Tensor(self.whose().astype(cpu.float32), cpu)
@@ -228,7 +230,7 @@ class Reducer:
 
         counts  in how many processes each parameter was used
         """
-        all_came = bool((counts == counts.dtype.type(self.members)).all())
+        all_came = cpu.count_nonzero(counts == counts.dtype.type(self.members)) == len(counts)
         if not all_came and not (self.find_unused or self.static_graph):
             self.refuse_unused()
         if write:

@@ -20,6 +20,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.autograd.function import Function
+from undertow.backend.interface import DType
 from undertow.distributed import collectives, point_to_point
 from undertow.distributed.process_group import ProcessGroup, world
 from undertow.distributed.reduce_op import ReduceOp
@@ -164,34 +165,54 @@ class Scatter(Function):
 
 
 class Send(Function):
-    """A number without value, from which the backward pass starts: it waits for the gradient."""
+    """A number without value, from which the backward pass starts: it waits for the gradient.
+
+    A message has a place, and its gradient, which goes the other way, the next one. A gradient that is received depends
+    on the number of what was sent before, and the number of a gradient that is sent is the gradient of an anchor: so
+    derivatives of gradients go through a Send and a Recv, too. A node runs once in a pass, with the sum of what has
+    come, on both sides; so there is one message for each pass and place.
+    """
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, to: int, tag: int, group: ProcessGroup) -> Tensor:
-        ctx.to, ctx.tag, ctx.group, ctx.like = to, tag, group, (tensor.shape, tensor.dtype)
-        point_to_point.send(ready(tensor), group=group, tag=2 * tag, group_dst=to)
-        return tensor.new_zeros(())
+    def forward(ctx: Any, tensor: Tensor, to: int, place: int, group: ProcessGroup) -> Tensor:
+        ctx.to, ctx.place, ctx.group, ctx.like = to, place, group, (tensor.shape, tensor.dtype)
+        point_to_point.send(ready(tensor), group=group, tag=place, group_dst=to)
+        number = tensor.new_zeros(())
+        ctx.save_for_backward(number)
+        return number
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return Recv.apply(grad, ctx.like, ctx.to, 2 * ctx.tag + 1, ctx.group), None, None, None
+        (number,) = ctx.saved_tensors
+        anchor = number + grad  # which may be the number of a message, too
+        return Recv.apply(anchor, ctx.like, ctx.to, following(ctx.place), ctx.group), None, None, None
 
 
 class Recv(Function):
-    """anchor  what ties it into the graph: any tensor that requires grad"""
+    """anchor  what ties it into the graph: a number that requires grad"""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, like: Any, source: int, raw_tag: int, group: ProcessGroup) -> Tensor:
-        ctx.source, ctx.raw_tag, ctx.group, ctx.anchor = source, raw_tag, group, anchor.shape
+    def forward(ctx: Any, anchor: Tensor, like: Any, source: int, place: int, group: ProcessGroup) -> Tensor:
+        ctx.source, ctx.place, ctx.group = source, place, group
         shape, dtype = like
         result = anchor.new_empty(shape, dtype=dtype)
-        point_to_point.recv(result, group=group, tag=raw_tag, group_src=source)
+        point_to_point.recv(result, group=group, tag=place, group_src=source)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        point_to_point.send(ready(grad), group=ctx.group, tag=ctx.raw_tag + 1, group_dst=ctx.source)
-        return grad.new_zeros(ctx.anchor), None, None, None, None
+        return Send.apply(grad, ctx.source, following(ctx.place), ctx.group), None, None, None, None
+
+
+#: places of the messages of one tag: it, its gradient, the gradient's, ...
+ORDERS = 16
+
+
+def following(place: int) -> int:
+    """The place of the gradient of what is sent at this place."""
+    if place % ORDERS == ORDERS - 1:
+        raise RuntimeError(f"gradients go through send and recv {ORDERS - 1} times, and not more often")
+    return place + 1
 
 
 # ---- what programs call
@@ -268,13 +289,29 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tenso
 def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Tensor:
     """Send a tensor to a process that calls `recv`; call backward() of the result, which waits for the gradient."""
     members = members_of(group)
-    return Send.apply(tensor, members.member(dst, "send"), tag, members)
+    return Send.apply(tensor, members.member(dst, "send"), ORDERS * tag, members)
 
 
-def recv(shape: Sequence[int], src: int, group: Any = None, tag: int = 0, *, dtype: Any = None) -> Tensor:
-    """Receive a tensor of this shape; the backward pass sends its gradient to `src`."""
+def recv(
+    shape: Sequence[int],
+    src: int,
+    group: Any = None,
+    tag: int = 0,
+    *,
+    dtype: DType = None,
+    anchor: Tensor | None = None,
+) -> Tensor:
+    """Receive a tensor of this shape; the backward pass sends its gradient to `src`.
+
+    anchor  a number that requires grad, of any value. Its gradient, under create_graph, is what `send` returned for the
+            gradient that was sent: where `src` differentiates once more, call backward() of it
+    """
     members = members_of(group)
-    anchor = ops.zeros((), requires_grad=True)
-    return Recv.apply(
-        anchor, (tuple(shape), anchor.dtype if dtype is None else dtype), members.member(src, "recv"), 2 * tag, members
-    )
+    anchor = ops.zeros((), requires_grad=True) if anchor is None else anchor
+    if anchor.shape != () or not anchor.requires_grad:
+        raise ValueError(
+            f"recv: the anchor is a number that requires grad, as zeros((), requires_grad=True) is, not a tensor of "
+            f"shape {list(anchor.shape)} with requires_grad={anchor.requires_grad}"
+        )
+    like = tuple(shape), anchor.dtype if dtype is None else dtype
+    return Recv.apply(anchor, like, members.member(src, "recv"), ORDERS * tag, members)

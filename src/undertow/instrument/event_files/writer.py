@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.instrument.event_files import messages, png
 from undertow.instrument.event_files.graph_nodes import graph_nodes
 from undertow.instrument.event_files.records import record
@@ -207,7 +208,7 @@ def _array(value: Any) -> Any:
     return cpu.asarray(value)
 
 
-def _pixels(array: Any, order: str) -> Any:
+def _pixels(array: Array, order: str) -> Any:
     """A picture in the order HWC, in bytes."""
     order = order.upper()
     if sorted(order) not in (["C", "H", "W"], ["H", "W"]) or array.ndim != len(order):

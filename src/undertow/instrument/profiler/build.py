@@ -36,6 +36,9 @@ def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
             event.flops = flops_of(event.name.removeprefix("aten::"), row.shapes, more.get("out"), more.get("given"))
         events.append(event)
     events._populate_cpu_children()
+    for event in events:  # those around others began earlier
+        if event.line is None and event.category == "cpu_op" and event.cpu_parent is not None:
+            event.line = event.cpu_parent.line if event.cpu_parent.is_composite else None
     for event in reversed(events):  # those inside others began later
         if event.category != "cpu_op" or not event.cpu_memory_usage:
             event.cpu_memory_usage += sum(child.cpu_memory_usage for child in event.cpu_children)

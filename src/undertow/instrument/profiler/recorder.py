@@ -1,8 +1,8 @@
-"""What a profiler writes down while a program runs: one tuple per operation, node, module call and named span.
+"""What a profiler writes down while a program runs: one row per operation, node, module call and named span.
 
-Nothing is computed while it runs; `events.py` makes events of the tuples afterwards. The recorder of a thread is in a
-ContextVar, which the threads of a backward pass inherit, so their nodes land in the same list (appending to a list
-needs no lock).
+Nothing is computed while it runs; `build.py` makes events of the rows afterwards. The recorder of a thread is in a
+ContextVar, which the threads of a backward pass inherit, so their nodes land in the same list (appending needs no
+lock). With the compiled core the list is of a type of its own, whose rows are tuples only when they are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from contextvars import ContextVar
 from threading import current_thread, get_ident, get_native_id
 from time import perf_counter_ns, time_ns
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave
@@ -24,16 +24,13 @@ from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
 from undertow.instrument.nodes import node_of, place_of, saved_bytes
 from undertow.instrument.optimizer_steps import OptimizerSteps
-from undertow.instrument.profiler.composites import Switch
-from undertow.instrument.profiler.monitoring import Monitor
-from undertow.instrument.profiler.stand_ins import StandIns
-from undertow.modes import current
+from undertow.instrument.profiler.composites import Gates
 from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES
 from undertow.tensor import Tensor
 
 OPERATION, NODE, MODULE, SPAN, COMPOSITE, EXCHANGE = range(6)
-composites: Switch = Monitor() if sys.version_info >= (3, 12) else StandIns()
+composites = Gates()
 #: in the place of a thread's number, for exchanges between processes
 EXCHANGES = 0
 
@@ -77,7 +74,7 @@ class Recorder:
     ) -> None:
         self.most_rows = most_rows
         self.record_shapes, self.with_stack = record_shapes, with_stack
-        self.rows: list[Any] = []
+        self.rows: Any = [] if core is None else core.Rows()
         self.threads: dict[int, tuple[int, str]] = {}
         self.allocations = Allocations() if profile_memory else None
         self.modules = ModuleCalls(self.module_ended) if with_modules else None
@@ -154,12 +151,12 @@ class Recorder:
         given = shapes if self.record_shapes else None
         self.rows.append((EXCHANGE, name, begin, perf_counter_ns(), EXCHANGES, None, None, 0, given, None))
 
-    def composite_ended(self, op: Op, begin: int, frame: FrameType) -> None:
+    def composite_ended(self, op: Op, begin: int, given: list[Any]) -> None:
         end = perf_counter_ns()
         if len(self.rows) >= self.most_rows:
             return
-        user = user_frame(frame)
-        shapes = [shape_of(value) for value in arguments_of(frame)] if self.record_shapes else None
+        user = user_frame(sys._getframe(1))
+        shapes = [shape_of(value) for value in given] if self.record_shapes else None
         more = {"stack": user_stack()} if self.with_stack else None
         self.rows.append(
             (COMPOSITE, op.name, begin, end, self.note_thread(), None, user.f_code, user.f_lasti, shapes, more)
@@ -196,7 +193,19 @@ class Profiled(Observer):
         rows = self.rows_for_core
         if rows is None or core is None:
             return super().watched(name, function, args, kwargs)
-        return core.run_watched(rows, current().with_intercept(None), name, function, args, kwargs)
+        return core.run_watched(rows, name, function, args, kwargs)
+
+    def detach(self, function: Any, itself: Any, tensor: Tensor) -> Any:
+        rows = self.rows_for_core
+        if rows is None or core is None:
+            return super().detach(function, itself, tensor)
+        return core.run_watched(rows, "detach", itself, (tensor,), {})
+
+    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rows = self.rows_for_core
+        if rows is None or core is None:
+            return super().draw(function, args, kwargs)
+        return core.run_watched(rows, function.__name__, function, args, kwargs)
 
     def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
         end = perf_counter_ns()
@@ -211,7 +220,8 @@ class Profiled(Observer):
         if recorder.is_detailed:
             shapes, more = self.details(what, args, kwargs, result, end)
         if node is None:
-            self.append((OPERATION, what, begin, end, thread, None, None, 0, shapes, more))
+            user = user_frame(sys._getframe(1))
+            self.append((OPERATION, what, begin, end, thread, None, user.f_code, user.f_lasti, shapes, more))
         else:
             self.append((OPERATION, what, begin, end, thread, node.sequence_nr, *place_of(node), shapes, more))
 
@@ -244,12 +254,6 @@ def shape_of(value: Any) -> Any:
     if isinstance(value, tuple | list) and value and all(isinstance(item, Tensor) for item in value):
         return [list(item._array.shape) for item in value]
     return []
-
-
-def arguments_of(frame: FrameType) -> list[Any]:
-    """What a function was given, by its names as they are now."""
-    code, values = frame.f_code, frame.f_locals
-    return [values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
 
 
 def holds_tensor(value: Any) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from undertow.autograd.saved_tensors.ledger import saved_values
+from undertow.backend.interface import DType
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.node import Node
@@ -39,7 +40,7 @@ def text_of_shape(shape: Any) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
-def text_of_dtype(dtype: Any) -> str:
+def text_of_dtype(dtype: DType) -> str:
     return str(dtype).removeprefix("undertow.")
 
 

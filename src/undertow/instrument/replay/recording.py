@@ -10,6 +10,7 @@ from typing import Any
 
 from undertow.autograd.saved_tensors.ledger import saved_values
 from undertow.backend import DeviceArray, cpu
+from undertow.backend.interface import Array
 from undertow.backend.sparse.protocol import AnySparse
 from undertow.engine.tasks import GraphRoot, current_task
 from undertow.engine.watch import Watch
@@ -209,7 +210,7 @@ def _array(value: Any) -> Any:
     return value._array if isinstance(value, Tensor) else value
 
 
-def _numbers(array: Any) -> Any:
+def _numbers(array: Array) -> Any:
     """The values as real numbers, at most MANY of them; None for what has none."""
     if array is None or isinstance(array, AnySparse) or not hasattr(array, "dtype") or array.dtype.kind not in "fc":
         return None

@@ -23,6 +23,7 @@ import numpy as np
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.dtypes import SCALAR_NAMES
+from undertow.backend.interface import Array, DType
 from undertow.interop.files.archives import FileFormatError, damaged, opened, writing
 from undertow.interop.files.read_torch import load_torch_file
 from undertow.interop.files.replaced import write_replacement
@@ -148,7 +149,7 @@ def _unused(name: str, arrays: dict[str, Any]) -> str:
     return name
 
 
-def _storable(array: Any) -> tuple[Any, dict[str, str]]:
+def _storable(array: Array) -> tuple[Any, dict[str, str]]:
     """The array as formats have it that know neither bfloat16 nor complex128, and what it was."""
     if array.dtype.kind == "V":
         return array, {"dtype": "bfloat16"}
@@ -202,7 +203,7 @@ def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
     raise damaged(path, "its structure is not one that save() writes")
 
 
-def _in_dtype(array: Any, dtype: Any) -> Any:
+def _in_dtype(array: Array, dtype: DType) -> Any:
     """bfloat16, which .npz files do not know, is stored as its bits; complex128 as pairs of numbers."""
     if dtype == "complex128" and array.dtype == np.float64 and array.shape[-1:] == (2,):
         return np.ascontiguousarray(array).view(np.complex128).reshape(array.shape[:-1])
@@ -220,7 +221,7 @@ def _plain(arrays: Any, path: Any) -> Any:
     return {name: _tensor(array, path) for name, array in arrays.items()} if isinstance(arrays, dict) else arrays[0]
 
 
-def _tensor(array: Any, path: Any) -> Any:
+def _tensor(array: Array, path: Any) -> Any:
     if not (array.dtype in SCALAR_NAMES or dtypes.is_bfloat16(array.dtype)):
         raise damaged(path, f"it has an array of dtype {array.dtype}, which no tensor can have")
     return Tensor(array, cpu)

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from undertow.backend import Device, cpu, dtypes
+from undertow.backend.interface import DType
 from undertow.interop.files.archives import FileFormatError, length, opened
 from undertow.ops.sparse.coo import sparse_coo_tensor
 from undertow.tensor import Tensor
@@ -118,7 +119,7 @@ class WeightsReader(pickle._Unpickler):
             self.storages[key] = self.read_storage(key, dtype_called(storage_type.dtype), count)
         return self.storages[key]
 
-    def read_storage(self, key: str, dtype: Any, count: int) -> Any:
+    def read_storage(self, key: str, dtype: DType, count: int) -> Any:
         """The first `count` elements: nothing refers to more."""
         part = self.archive.getinfo(f"{self.root}data/{key}")
         if not 0 <= count <= part.file_size // dtype.itemsize:
@@ -166,7 +167,14 @@ def _rebuild_tensor(
 
 
 def _rebuild_typed_tensor(
-    storage: Any, offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any, metadata: Any = None
+    storage: Any,
+    offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool,
+    hooks: Any,
+    dtype: DType,
+    metadata: Any = None,
 ) -> Any:
     """For dtypes that have no storage class: the storage is bytes."""
     if not isinstance(storage, np.ndarray) or not isinstance(dtype, np.dtype) or storage.size % dtype.itemsize:

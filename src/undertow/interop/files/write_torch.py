@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from undertow.backend.interface import Array
 from undertow.backend.public_dtypes import PREFIX
 from undertow.interop.files.archives import writing
 from undertow.interop.files.read_torch import STORAGES
@@ -39,7 +40,7 @@ def write_torch_file(file: BinaryIO, tree: Any) -> None:
         archive.writestr("archive/version", "3\n")
 
 
-def little_endian(array: Any) -> Any:
+def little_endian(array: Array) -> Any:
     bits = array.view(np.uint16) if array.dtype.kind == "V" else array
     return bits.astype(bits.dtype.newbyteorder("<"), copy=False)
 
@@ -98,7 +99,7 @@ class _Writer:
         no_hooks = _called("collections", "OrderedDict", [])
         return _called("torch._utils", "_rebuild_tensor_v2", [*arguments, requires_grad, no_hooks])
 
-    def storage(self, array: Any) -> bytes:
+    def storage(self, array: Array) -> bytes:
         """The instructions that refer to the memory, which is stored once for all tensors that are the same array."""
         identity = array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
         if array.size == 0 or identity not in self.keys:

@@ -29,7 +29,7 @@ def spaced(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> tuple[
 
 @counterpart(np.linspace)
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: DType = None,
     axis: int = 0,
 ) -> Any:  # fmt: skip
     values, step = spaced(start, stop, num, endpoint, axis)

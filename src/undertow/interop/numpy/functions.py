@@ -119,7 +119,7 @@ def dstack(tup: Any) -> Array:
     return ops.dstack(tensors(tup))
 
 
-def _in_dtype(found: Array, dtype: Any, casting: Any) -> Array:
+def _in_dtype(found: Array, dtype: DType, casting: Any) -> Array:
     if dtype is None:
         return found
     if not np.can_cast(found._array.dtype, dtype, casting):

@@ -143,7 +143,7 @@ def is_followed(value: Any) -> bool:
     map_arrays(value, lambda x: found.append(x) if isinstance(x, Tensor) else None)
     if current().grad_enabled and any([current_edge(x) is not None for x in found]):
         return True
-    return any([level.concerns(found) for level in active().levels()])
+    return any([level.concerns(found) for level in active().order])
 
 
 def on_arrays(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:

@@ -43,7 +43,7 @@ def count(a: Array, axis: Any, where: Any, keepdims: bool) -> Array:
     return ops.sum(mask, axis, keepdim=keepdims)
 
 
-def cast(a: Array, dtype: Any) -> Array:
+def cast(a: Array, dtype: DType) -> Array:
     return a if dtype is None else ops.to_dtype(a, np.dtype(dtype))
 
 
@@ -150,7 +150,7 @@ def mean(a: Array, axis: Any = None, dtype: DType | None = None, *, keepdims: bo
 
 @counterpart(np.var)
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True,
+    a: Any, axis: Any = None, dtype: DType = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True,
     mean: Any = None, correction: Any = NOTHING,
 ) -> Any:  # fmt: skip
     ddof = ddof if correction is NOTHING else correction
@@ -399,7 +399,7 @@ def argsort(a: Array, axis: Dims = -1, *, kind: Any = None, stable: Any = None) 
 @counterpart(np.cov)
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
-    aweights: Any = None, *, dtype: Any = None,
+    aweights: Any = None, *, dtype: DType = None,
 ) -> Any:  # fmt: skip
     x = cast(variables(m, y, rowvar), dtype)
     weights = [None if w is None else tensors((w, x))[0] for w in (fweights, aweights)]

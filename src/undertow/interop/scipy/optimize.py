@@ -169,7 +169,7 @@ class FlatFunction:
         array = value._array
         return float(array) if array.ndim == 0 else array.astype(np.float64)
 
-    def checked(self, what: str, array: Any) -> Array:
+    def checked(self, what: str, array: Array) -> Array:
         """An array of the caller's own: optimizers may write into it, and read it as contiguous memory."""
         self.check(what, array)
         return np.array(array, dtype=np.float64, order="C")

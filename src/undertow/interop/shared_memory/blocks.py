@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from undertow.backend.interface import Array
+
 #: segments of at least so many bytes have a block of their own
 LARGE = 1 << 18
 
@@ -117,7 +119,7 @@ def received_segment(descriptor: int, block_size: int, offset: int, size: int) -
     return Segment(block, offset, size)
 
 
-def segment_of(array: Any) -> Segment | None:
+def segment_of(array: Array) -> Segment | None:
     """The segment that an array lies in, if it lies in one."""
     while array is not None and not isinstance(array, Segment):
         array = getattr(array, "base", None)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import cpu
+from undertow.backend.interface import Array
 from undertow.interop.shared_memory.blocks import new_segment, segment_of
 from undertow.refcounts import IN_ATTRIBUTE_OF_ARGUMENT
 from undertow.tensor import Tensor
@@ -46,7 +47,7 @@ def needs_move(tensor: Tensor) -> bool:
     return segment_of(tensor._array) is None
 
 
-def is_alone(array: Any, _: int) -> bool:
+def is_alone(array: Array, _: int) -> bool:
     """Whether an array, given as the attribute of a tensor, is all that shows its memory."""
     return array.base is None and getrefcount(array) <= IN_ATTRIBUTE_OF_ARGUMENT
 
@@ -66,7 +67,7 @@ def move(tensors: list[Tensor], memory: Any) -> None:
         tensor._array = moved(tensor._array, address(memory), segment)
 
 
-def moved(array: Any, start: int, segment: Any) -> Any:
+def moved(array: Array, start: int, segment: Any) -> Any:
     """The part of a segment that an array was of the memory that began at `start`."""
     offset = address(array) - start if array.size else 0
     made = np.ndarray(array.shape, array.dtype, segment, offset, array.strides)

@@ -47,7 +47,7 @@ class Convolution(Module):
         bias: bool,
         padding_mode: str,
         device: Any,
-        dtype: Any,
+        dtype: DType,
         output_padding: int | Sequence[int] = 0,
     ) -> None:
         super().__init__()

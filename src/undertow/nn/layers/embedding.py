@@ -35,7 +35,7 @@ class Table(Module):
         weight: Any,
         freeze: bool,
         device: Any,
-        dtype: Any,
+        dtype: DType,
     ) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim

@@ -43,7 +43,7 @@ class ChannelNorm(Module):
         affine: bool,
         track_running_stats: bool,
         device: Any,
-        dtype: Any,
+        dtype: DType,
         bias: bool,
     ) -> None:
         super().__init__()

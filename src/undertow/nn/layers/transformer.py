@@ -101,7 +101,7 @@ class TransformerEncoderLayer(Layer):
         norm_first: bool = False,
         bias: bool = True,
         device: Any = None,
-        dtype: Any = None,
+        dtype: DType = None,
     ) -> None:
         super().__init__()
         kind = {"device": device, "dtype": dtype}
@@ -160,7 +160,7 @@ class TransformerDecoderLayer(Layer):
         norm_first: bool = False,
         bias: bool = True,
         device: Any = None,
-        dtype: Any = None,
+        dtype: DType = None,
     ) -> None:
         super().__init__()
         kind = {"device": device, "dtype": dtype}
@@ -331,7 +331,7 @@ class Transformer(Module):
         norm_first: bool = False,
         bias: bool = True,
         device: Any = None,
-        dtype: Any = None,
+        dtype: DType = None,
     ) -> None:
         super().__init__()
         kind = {"device": device, "dtype": dtype}

@@ -102,7 +102,7 @@ class UninitializedParameter(Uninitialized, Parameter):
 
     becomes = Parameter
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: DType = None) -> None:
         super().__init__(requires_grad, device, dtype)
 
 
@@ -119,7 +119,7 @@ class UninitializedBuffer(Uninitialized, Buffer):
     becomes = Buffer
 
     def __init__(
-        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+        self, requires_grad: bool = False, device: Any = None, dtype: DType = None, persistent: bool = True
     ) -> None:
         super().__init__(requires_grad, device, dtype)
         self.persistent = persistent

@@ -8,6 +8,7 @@ from undertow import ops
 from undertow.backend import cpu
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
+from undertow.ops.inplace.together import changed_together, norm_together
 from undertow.ops.reduce.vector_norms import vector_norm
 from undertow.tensor import Tensor
 
@@ -34,7 +35,10 @@ def get_total_norm(
     if not tensors:
         return ops.zeros(())
     with no_grad():
-        if len(tensors) == 1:
+        total = norm_together(tensors, norm_type)
+        if total is not None:
+            pass
+        elif len(tensors) == 1:
             total = vector_norm(tensors[0], norm_type)
         else:
             device = tensors[0].device
@@ -62,6 +66,8 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, 
     grads = [p.grad for p in parameters_of(parameters) if p.grad is not None]
     with no_grad():
         factor = ops.clamp_max(max_norm / (total_norm + 1e-6), 1.0)
+        if grads and changed_together("mul", grads, (factor,)):
+            return
         for grad in grads:
             grad.mul_(factor if grad._xp is cpu else factor.to(grad.device))
 

@@ -48,6 +48,18 @@ def introduce(dtype: DType) -> DType:
     return dtypes.as_dtype(dtype) if isinstance(dtype, str) else dtype
 
 
+#: what is no array, and holds none
+PLAIN = frozenset({int, float, bool, complex, str, type(None)})
+
+
+def holds_narrow(value: Any) -> bool:
+    """Whether it is an array of half precision, or a list or tuple that holds one."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return any([type(v) not in PLAIN and holds_narrow(v) for v in value])
+    return is_narrow(value)
+
+
 def wide(value: Any) -> Any:
     """An array of half precision in float32, and lists of such; anything else as it is."""
     if type(value) in (list, tuple):
@@ -55,7 +67,7 @@ def wide(value: Any) -> Any:
     return cast(value, dtypes.float32) if is_narrow(value) else value
 
 
-def wide_dtype(dtype: Any) -> Any:
+def wide_dtype(dtype: DType) -> Any:
     """What a forward is told of a parameter `dtype`: float32 if half precision is asked for."""
     return dtypes.float32 if dtype in NARROW else dtype
 

@@ -115,7 +115,7 @@ def fit(number: Any, dtype: DType) -> Any:
 def tensor(
     data: Any,
     *,
-    dtype: Any = None,
+    dtype: DType = None,
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
@@ -154,7 +154,7 @@ def new_from(data: Any, dtype: DType | None, device: Device | None, requires_gra
 
 
 @composite
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: DType = None, device: Any = None) -> Tensor:
     """The data as a tensor, sharing its memory where that is possible; a tensor keeps its history.
 
     >>> import undertow as ut
@@ -244,7 +244,7 @@ def _check_alias(obj: Any, dtype: DType | None) -> None:
         raise ValueError(f"can't alias tensor with dtype '{obj.dtype}' into dtype '{dtype}'.")
 
 
-def _asarray_of_tensor(obj: Tensor, dtype: Any, device: Any, copy: bool, requires_grad: bool | None) -> Tensor:
+def _asarray_of_tensor(obj: Tensor, dtype: DType, device: Any, copy: bool, requires_grad: bool | None) -> Tensor:
     result = as_tensor(obj, dtype, device)
     if copy and result is obj:
         result = clone(obj)

@@ -149,7 +149,7 @@ adapter("full_like")(full_like)
 
 @composite(variants="method")
 def new_tensor(
-    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+    input: Tensor, data: Any, *, dtype: DType = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
     """`tensor(data)` with the dtype and device of `input`.
 

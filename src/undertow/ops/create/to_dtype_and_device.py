@@ -112,6 +112,16 @@ def bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
     return in_order(convert(self, dtypes.bfloat16(), self._xp), memory_format, self)
 
 
+def chalf(self: Tensor, memory_format: Any = None) -> Tensor:
+    """Complex numbers of two halves, which do not exist here: refused, with what to use instead.
+
+    >>> import undertow as ut
+    >>> ut.ones(1).cfloat()
+    tensor([1.+0.j])
+    """
+    raise NotImplementedError('"chalf" not implemented: NumPy has no complex numbers of 32 bits. Use x.cfloat().')
+
+
 _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items()}
 
 
@@ -235,6 +245,7 @@ METHODS: dict[str, Callable[..., Any]] = {name: _caster(name, dtype) for name, d
 METHODS |= {
     "__iter__": _iterate,
     "bfloat16": bfloat16,
+    "chalf": chalf,
     "cpu": _cpu_,
     "cuda": cuda,
     "is_pinned": is_pinned,

@@ -121,7 +121,7 @@ def composite(function: Callable[..., Any] | None = None, **options: Any) -> Any
     if "order" in options:
         function = in_declared_order(function, options.pop("order"))
     public = asks(function)
-    op = public.op = function.op = Op.of_composite(public, **options)  # type: ignore[attr-defined]
+    op = public.op = function.op = Op(public.__name__, public, {}, kind="composite", **options)  # type: ignore[attr-defined]
     REGISTRY[op.name] = op
     return public
 

@@ -14,9 +14,11 @@ compiled core is compared with: it does the usual case of the same (csrc/call/),
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend import cpu
+from undertow.backend.interface import DType, Namespace
 from undertow.backend.memory_order import arranged
 from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
@@ -54,40 +56,44 @@ new = object.__new__
 
 def build(op: Op) -> None:
     """Put the op's function on it."""
-    function = function_of(op)
-    compiled = core_plan.compile_operation(op, function)
-    op.function = core_plan.describe(op, function, compiled, op.signature)
+    function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs)))
+    op.function = core_plan.describe(op, function, core_plan.compile_operation(op, function), op.signature)
 
 
-def function_of(op: Op) -> Any:
-    """The function that a program calls, in Python."""
-    bind = op.bind
-    count = len(op.inputs)  # of a call in which there is nothing to bind, but perhaps a number
-    defaults = bind.tails.get(count) if op.ordered[:count] == op.inputs else None
-    if defaults is None:
-        count = -1
-    number = op.ordered.index(op.number) if op.number else 0
+def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+    """The function that a program calls, in Python; `describe` says as what it is known.
+
+    unusual  what is called where arguments have names, or are left out, or may be no tensors
+    """
 
     @asks_itself
     def function(*args: Any, **kwargs: Any) -> Any:
-        if FUNCTIONS_ASK and (found := answer(op.function, args, kwargs)) is not NOBODY:
+        if FUNCTIONS_ASK and (found := answer(function.public, args, kwargs)) is not NOBODY:
             return found
-        if kwargs or len(args) != count or type(args[number]) not in NOT_TO_BIND:
-            args = bind(args, kwargs)
-        elif defaults:
-            args += defaults
+        form = op.form
+        count = len(args)
+        if kwargs or count != form.count or not isinstance(args[0], Tensor) or type(args[-1]) not in form.last_kinds:
+            return unusual(args, kwargs)
+        if count > 2 and type(args[1]) is not Tensor:
+            return unusual(args, kwargs)
         state = current()
+        if form.defaults:
+            args += form.defaults
         if state.intercept is not None:
             return state.intercept(op.function, args)
-        return apply(op.form, args, state)
+        return apply(form, args, state)
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
     return function
 
 
-#: what stands for itself where a number may be given
-NOT_TO_BIND = frozenset([Tensor, float, int])
+def call(op: Op, args: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
+    """The operation on all its arguments, in their order: by the interceptor, if there is one, or by `run` (apply)."""
+    state = current()
+    if state.intercept is not None:
+        return state.intercept(op.function, args)
+    return (run or apply)(op.form, args, state)
 
 
 # ---- a call
@@ -95,8 +101,8 @@ NOT_TO_BIND = frozenset([Tensor, float, int])
 
 def apply(form: Form, arguments: Any, state: State) -> Any:
     """The operation on all its arguments, in the order of its signature."""
-    if form.number_place is not None and type(arguments[form.number_place]) in (float, int):
-        form = form.number  # type: ignore[assignment]
+    if form.number is not None and type(arguments[form.number_place]) in (float, int):
+        form = form.number
 
     # operands: the tensors' arrays, on one device
     arrays = list(arguments)
@@ -121,14 +127,18 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = unify(form, arguments, arrays)
     if form.dtype is not None and arguments[form.dtype] is not None:
         arrays[form.dtype] = introduce(arguments[form.dtype])
-    is_wide = alike and form.speaks_for_all and first.dtype.itemsize != 2
+    is_wide = alike and form.speaks_for_all and first.itemsize != 2
     half = widen(form, xp, arrays) if form.widens and not is_wide else None
 
     # forward
     try:
-        out = quietly(form.forward, xp, *arrays)
+        out = (form.in_silence if xp is cpu else quietly)(form.forward, xp, *arrays)
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
+    except RuntimeError as error:
+        if "already entered" not in str(error):
+            raise
+        out = quietly(form.forward, xp, *arrays)  # somebody else is in the silence that is kept
     except (OverflowError, TypeError, ValueError) as error:
         return apply_after_failure(form, arguments, state, error)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
@@ -137,8 +147,10 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = arguments[form.moves_to]
     if type(out) is not xp.ndarray and not form.several:
         out = xp.asarray(out)
-    if half is not None or form.several or type(out) is not xp.ndarray or not lies_right(form, arguments, out):
+    if half is not None or form.several or type(out) is not xp.ndarray:
         out = finished(form, xp, arguments, out, half)
+    elif form.is_arranged and not (out.flags.c_contiguous and (out.ndim < 2 or lies_right(form, arguments))):
+        out = finished(form, xp, arguments, out, None)
 
     # record
     node = record(form, arguments, arrays, xp, out, state) if state.grad_enabled and form.edges else None
@@ -184,7 +196,7 @@ def apply_after_failure(form: Form, arguments: Any, state: State, error: Excepti
     return apply(form, fitting, state)
 
 
-def numbers_that_fit(form: Form, arguments: Any, dtype: Any) -> list[Any] | None:
+def numbers_that_fit(form: Form, arguments: Any, dtype: DType) -> list[Any] | None:
     """The arguments with integers wrapped around into a narrow dtype, if there are any beyond it.
 
     As in PyTorch: the other operand of `x + 300` is wrapped around, whatever it is; a limit or an exponent only if it
@@ -278,25 +290,22 @@ def widen_again(form: Form, arrays: list[Any]) -> DType | None:
 def forward_again(form: Form, xp: Namespace, arrays: list[Any], half: DType | None) -> tuple[Any, DType | None]:
     """The forward on operands that were cast when its result was seen, and what that has to be rounded to."""
     half = half or widen_again(form, arrays)
+    return forward_of(form, xp, arrays), half
+
+
+def forward_of(form: Form, xp: Namespace, arguments: Any) -> Any:
     try:
-        return quietly(form.forward, xp, *arrays), half
+        return quietly(form.forward, xp, *arguments)
     except NoValuesError:
-        return xp.outcome_of(form.op.name, form.forward, arrays), half
+        return xp.outcome_of(form.name, form.forward, arguments)  # on the meta device
 
 
-def lies_right(form: Form, arguments: Any, out: Array) -> bool:
-    """Whether a look suffices to see that the only result lies in memory as the declaration says."""
-    if not form.is_arranged:
-        return True
+def lies_right(form: Form, arguments: Any) -> bool:
+    """Whether the only result, whose elements lie row by row, lies in memory as the declaration says."""
     order = form.order[0]
-    if not out.flags.c_contiguous or (order == "columns" and out.ndim > 1):
-        return False
-    if order != "rows" and out.ndim > 1:
-        for k in form.in_order:
-            tensor = arguments[k]
-            if tensor is not None and not tensor._array.flags.c_contiguous:
-                return False
-    return True
+    if order in ("rows", "columns"):
+        return order == "rows"
+    return all([arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order])
 
 
 def finished(form: Form, xp: Namespace, arguments: Any, out: Any, half: DType | None) -> Any:

@@ -11,11 +11,42 @@ from collections.abc import Collection
 from typing import Any
 
 from undertow.backend import cpu
+from undertow.errors import warn_once
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
 #: NumPy's spelling of two parameters
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
+
+#: operations whose factors may also stand among the tensors, in front of those that they are for: PyTorch's old order
+FACTORS = {
+    **dict.fromkeys(("add", "sub"), ("alpha",)),
+    **dict.fromkeys(("addcmul", "addcdiv"), ("value",)),
+    **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), ("beta", "alpha")),
+}
+
+
+def with_factors_by_name(name: str, args: tuple[Any, ...], most: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of `x.add_(-lr, grad)` as those of `x.add_(grad, alpha=-lr)`; others as they are."""
+    wanted = len(args) - most
+    places = [k for k, a in enumerate(args[:-1]) if is_factor(a) and (k or not isinstance(a, Tensor))][:wanted]
+    factors = FACTORS.get(name, ())[: len(places)]
+    tensors = tuple([a for k, a in enumerate(args) if k not in places])
+    if len(factors) != wanted or not all([isinstance(a, Tensor) for a in tensors]):
+        return args, {}
+    warn_once(
+        f"factors-{name}",
+        f"This overload of {name} is deprecated: numbers in front of tensors. Give them by name: "
+        f"{name}(..., {', '.join([f'{factor}=...' for factor in factors])}).",
+    )
+    return tensors, {factor: args[k] for factor, k in zip(factors, places, strict=True)}
+
+
+def is_factor(value: Any) -> bool:
+    """Whether it is a number, or a tensor that may stand for one."""
+    if isinstance(value, Tensor):
+        return not value._array.ndim and not requires_grad(value)
+    return isinstance(value, int | float | complex | cpu.generic)
 
 
 class Binder:
@@ -46,6 +77,8 @@ class Binder:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not kwargs and len(args) in self.tails:
             return self.with_numbers(args + self.tails[len(args)])
+        if len(args) > self.most and not kwargs:
+            args, kwargs = with_factors_by_name(self.name, args, self.most)
         if len(args) > self.most:
             raise TypeError(f"{self.name}() takes {self.most} positional arguments but {len(args)} were given")
         found = {**self.defaults, **dict(zip(self.ordered, args, strict=False))}

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import blocks, cpu, namespace_of
 from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
-from undertow.ops.declare.formula import Formula
 from undertow.ops.declare.joined import joined
 from undertow.ops.declare.plans import Input, Order, Promotion, Tree
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.rules import ELEMENTWISE
 
 if TYPE_CHECKING:
     from undertow.ops.declare.form import Form
@@ -48,7 +48,11 @@ def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
 
 
 def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
-    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for."""
+    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for.
+
+    compiled  what programs have: the function, or a C object before it
+    """
+    function.public = compiled
     if compiled is function:
         function.__signature__, function.__doc__ = signature(), op.derivatives()
     else:
@@ -72,6 +76,8 @@ def operation_plan(op: Op) -> plans.OperationPlan | None:
         number=-1 if op.number is None else op.ordered.index(op.number),
         is_view=int(form.is_view),
         elementwise=int(op.elementwise),
+        widens=int(op.elementwise and op.widens),
+        in_front=int(op.batch is ELEMENTWISE and not op.random),
         form=form_plan(form),
         number_form=None if form.number is None else form_plan(form.number),
     )
@@ -87,13 +93,7 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
     op = form.op
     any_float = op.promote == "float" and not form.numbers
     return plans.FormPlan(
-        forward=bound(
-            op.forward,
-            dict(zip(op.ordered, range(len(op.ordered)), strict=True)),
-            xp,
-            op.keyword_only,
-            op=op,
-        ),
+        forward=bound(op.forward, form.places, xp, op),
         node=form.node_class,
         taking_part=bits(form.taking_part),
         policy=int(Promotion[(op.promote or "none").upper()]),
@@ -207,7 +207,7 @@ def bound_rules(form: Form, count: int, xp: Namespace) -> plans.Rules:
 def bound_rule(form: Form, name: str, rule: Callable[..., Any], xp: Namespace, leading: list[int]) -> Tree:
     places = [*leading, *[k + 1 for k in form.rule_places[name]]]
     names = formula.parameters(rule).names
-    return bound(rule, dict(zip(names, places, strict=True)), xp, op=form.op, is_rule=True)
+    return bound(rule, dict(zip(names, places, strict=True)), xp, form.op, is_rule=True)
 
 
 # ---- the same on a GPU
@@ -237,104 +237,24 @@ if core is not None:
 
 
 def bound(
-    function: Callable[..., Any],
-    places: Mapping[str, int],
-    xp: Namespace,
-    keyword_only: Collection[str] = (),
-    *,
-    op: Op | None = None,
-    is_rule: bool = False,
+    function: Callable[..., Any], places: Mapping[str, int], xp: Namespace, op: Op | None = None, is_rule: bool = False
 ) -> Tree:
     """A function's formula on the arguments at `places`, with the array functions of `xp`; or the call of the function.
 
-    keyword_only  the parameters that must be given by name
-    op            whose forward, or rule, it is: some are evaluated in blocks if the arrays are large
+    op  whose forward, or rule, it is: some are evaluated in blocks if the arrays are large
     """
-    tree = None if xp is cpu or keyword_only else joined(function, places, xp)
-    tree = whole(function, places, xp, keyword_only) if tree is None else tree
+    arguments = [("argument", place) for place in places.values()]
+    tree = (None if xp is cpu else joined(function, places, xp)) or whole(function, places, xp)
+    tree = tree or ("call", None, ("constant", function), ("constant", xp), *arguments)
     if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
-    named = [n for n in places if n in keyword_only]
-    values = [("argument", places[n]) for n in (*[n for n in places if n not in keyword_only], *named)]
-    return ("blocks", blocks.InBlocks(function, named, op.map_reduce, is_rule), tree, *values)
+    return ("blocks", blocks.InBlocks(function, op.map_reduce, is_rule), tree, *arguments)
 
 
-def whole(
-    function: Callable[..., Any], places: Mapping[str, int], xp: Namespace, keyword_only: Collection[str]
-) -> Tree:
-    """The same for arrays of any size."""
+def whole(function: Callable[..., Any], places: Mapping[str, int], xp: Namespace) -> Tree | None:
+    """The formula that a function is, if this namespace has all its functions, and the core can call them."""
     tree = formula.read(function)
-    if tree is not None:
-        try:
-            return Binding(places, xp).of(tree)
-        except (AttributeError, NotImplementedError):
-            pass  # a function that this namespace lacks, or too many arguments
-    named = [n for n in places if n in keyword_only]
-    values = [("argument", places[n]) for n in (*[n for n in places if n not in keyword_only], *named)]
-    return ("call", interned(named) or None, ("constant", function), ("constant", xp), *values)
-
-
-def interned(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple([sys.intern(n) for n in names])
-
-
-class Binding:
-    """From a formula to the nested tuples of csrc/formula/expression.c, for one namespace."""
-
-    #: the most arguments of a call
-    MOST = 15
-    #: functions of the namespace that may be replaced while the program runs (backend/sparse/coo.py)
-    CHANGING = frozenset({"asarray"})
-
-    def __init__(self, places: Mapping[str, int], xp: Namespace) -> None:
-        self.places, self.xp = places, xp
-
-    def of(self, tree: Formula) -> Tree:
-        match tree:
-            case formula.Argument(name):
-                return "argument", self.places[name]
-            case formula.Constant(value):
-                return "constant", value
-            case formula.NamespaceItself():
-                return "constant", self.xp
-            case formula.ArrayFunction(name):
-                return self.array_function(name)
-            case formula.Conjugate(of):
-                return "conj", self.of(of), ("constant", self.xp.conj)
-            case formula.Operator(symbol, (operand,)):
-                return "unary", symbol, self.of(operand)
-            case formula.Operator(symbol, (left, right)):
-                return "binary", symbol, self.of(left), self.of(right)
-            case formula.Comparison(symbol, left, right):
-                return "compare", symbol, self.of(left), self.of(right)
-            case formula.Logic(word, operands):
-                return self.logic(word, operands)
-            case formula.Condition(test, then, otherwise):
-                return "condition", self.of(test), self.of(then), self.of(otherwise)
-            case formula.Attribute(name, of):
-                return "attribute", sys.intern(name), self.of(of)
-            case formula.Item(of, index):
-                return "item", self.of(of), self.of(index)
-            case formula.Several(items):
-                return "tuple", *[self.of(item) for item in items]
-            case formula.Call(function, arguments, keywords):
-                return self.call(function, arguments, keywords)
-        raise NotImplementedError(tree)
-
-    def array_function(self, name: str) -> Tree:
-        if name in self.CHANGING:
-            return "attribute", sys.intern(name), ("constant", self.xp)
-        return "constant", getattr(self.xp, name)
-
-    def logic(self, word: str, operands: Sequence[Formula]) -> Tree:
-        first, *rest = operands
-        if word == "not":
-            return "not", self.of(first)
-        return (word, self.of(first), self.logic(word, rest)) if rest else self.of(first)
-
-    def call(self, function: Formula, arguments: Sequence[Formula], keywords: Sequence[tuple[str, Formula]]) -> Tree:
-        if len(arguments) + len(keywords) > self.MOST:
-            raise NotImplementedError("a call with so many arguments")
-        names = interned([name for name, _ in keywords])
-        values = [*arguments, *[value for _, value in keywords]]
-        return "call", names or None, self.of(function), *[self.of(value) for value in values]
+    try:
+        return None if tree is None else formula.bound(tree, places, xp)
+    except (AttributeError, NotImplementedError):
+        return None

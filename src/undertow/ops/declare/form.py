@@ -10,7 +10,10 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from undertow.backend.silence import quietly, run_in_kept_silence
+from undertow.compiled import core
 from undertow.ops.declare.plans import Fact, Value
+from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -49,7 +52,10 @@ class Form:
 
     def __init__(self, op: Op, numbers: tuple[str, ...] = ()) -> None:
         self.op, self.name, self.numbers = op, op.name, numbers
-        self.forward = by_position(op.forward, op)
+        self.forward = op.forward
+        looks_at_arrays_alone = core is None and (hasattr(op.forward, "has_twin") or op.ufunc is not None)
+        #: how the forward is called on arrays of the CPU
+        self.in_silence = run_in_kept_silence if looks_at_arrays_alone else quietly
         self.elementwise = op.elementwise
         self.is_view = op.kind == "view"
         self.several = op.outputs is not None
@@ -68,11 +74,12 @@ class Form:
         self.params = tuple([places[n] for n in op.params])
         self.moves_to = None if op.moves_to is None else places[op.moves_to]
         self.dtype = places["dtype"] if "dtype" in op.params else None
-        self.number_place = places[op.number] if op.number and not numbers else None
+        self.number_place = places[op.number] if op.number else -1
         self.order = tuple((op.order or self.usual_order()).split())
         self.is_arranged = self.order != ("as_computed",)
         self.number: Form | None = None
         self.node_class: Any = None
+        self.plan_calls()
         self.plan_promotion()
         self.first = (self.promoted or self.required)[0]
         #: the other tensors, and whether their dtype must be that of the first
@@ -83,6 +90,13 @@ class Form:
         )
         self.plan_saving()
         self.plan_rules()
+
+    def plan_calls(self) -> None:
+        """count: with how many arguments, all tensors, there is nothing to bind; the last may be of `last_kinds`."""
+        op, count = self.op, len(self.op.inputs)
+        defaults = op.bind.tails.get(count) if op.ordered[:count] == op.inputs and count <= 3 else None
+        self.count, self.defaults = (-1, ()) if defaults is None else (count, defaults)
+        self.last_kinds = frozenset([Tensor, float, int] if op.number else [Tensor])
 
     def usual_order(self) -> str:
         """In which order the elements of the result lie (backend/memory_order.py), if the declaration does not say."""
@@ -121,6 +135,8 @@ class Form:
             KeptOutput(self.output_nr(n), n, f"saved_{n}", self.needed_by(n)) for n in self.rules_using if n in outputs
         ]
         self.values = [self.value(n) for n in self.value_names]
+        #: the three again as plain tuples, which are unpacked in half the time
+        self.rows = tuple([[tuple(row) for row in kept] for kept in (self.kept_inputs, self.kept_outputs, self.values)])
         self.constant = frozenset([self.output_nr(n) for n in op.nondifferentiable])
 
     def needed_by(self, name: str) -> tuple[int, ...]:
@@ -162,15 +178,6 @@ class Form:
 
     def output_nr(self, name: str) -> int:
         return self.op.outputs.index(name) if isinstance(self.op.outputs, tuple) else 0
-
-
-def by_position(forward: Callable[..., Any], op: Op) -> Callable[..., Any]:
-    """The forward, taking its keyword-only arguments by position, too."""
-    if not op.keyword_only:
-        return forward
-    names = [n for n in op.ordered if n in op.keyword_only]
-    count = len(op.ordered) - len(names)
-    return lambda xp, *values: forward(xp, *values[:count], **dict(zip(names, values[count:], strict=True)))
 
 
 def selector(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:

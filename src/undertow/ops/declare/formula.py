@@ -1,11 +1,22 @@
 """The one reader of declarations: what a forward or rule takes, and the formula it is, as a small tree.
 
     read(lambda xp, g, input: g * xp.conj(xp.cos(input)))
-        Operator("*", (Argument("g"), Conjugate(Call(ArrayFunction("cos"), (Argument("input"),)))))
+        ("binary", "*", ("argument", "g"), ("conj", ("call", None, ("function", "cos"), ("argument", "input"))))
+
+A tree is a tuple that begins with its kind:
+
+    ("argument", name)                   what the function is given under a name
+    ("constant", value)                  a number, or something of the module that the formula stands in
+    ("namespace",)  ("function", name)   `xp` itself, handed on to another function; `xp.name`
+    ("call", names, function, *values)   the last values are given by the names; None if there are none
+    ("conj", of)                         `xp.conj(of)`: nothing to do for real numbers, which most are
+    ("unary", symbol, of)  ("binary", symbol, left, right)  ("compare", symbol, left, right)
+    ("not", of)  ("and", left, right)  ("or", left, right)  ("condition", test, then, otherwise)
+    ("attribute", name, of)  ("item", of, place)  ("tuple", *items)
 
 The plain path (apply.py, node.py) calls the function itself. Everything else consumes the tree: the compiled core's
-evaluator gets it bound to a namespace (core_plan.py), and `ufunc_of` says which array function an operation is. A tree
-names array functions (`xp.cos`) without saying whose: a namespace is chosen by whoever evaluates it.
+evaluator gets it `bound` to a namespace, kernels of a GPU are made of it (joined.py), and `ufunc_of` says which array
+function an operation is. A tree says `cos` without saying whose: a namespace is chosen by whoever evaluates it.
 
 A function that is no single expression, or whose source is not there, has no tree, and is called.
 """
@@ -16,97 +27,14 @@ import ast
 import builtins
 import inspect
 import linecache
-from collections.abc import Callable, Sequence
-from functools import cache
-from types import CodeType
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, reduce
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-# ---- the tree
-
-
-class Argument(NamedTuple):
-    """What the function is given under a name."""
-
-    name: str
-
-
-class Constant(NamedTuple):
-    """A value that is always the same: a number, or something of the module that the formula stands in."""
-
-    value: Any
-
-
-class NamespaceItself(NamedTuple):
-    """`xp` itself, handed on to another function."""
-
-
-class ArrayFunction(NamedTuple):
-    """`xp.name`."""
-
-    name: str
-
-
-class Call(NamedTuple):
-    function: Formula
-    arguments: tuple[Formula, ...]
-    keywords: tuple[tuple[str, Formula], ...] = ()
-
-
-class Conjugate(NamedTuple):
-    """`xp.conj(of)`: nothing to do for real numbers, which most are."""
-
-    of: Formula
-
-
-class Operator(NamedTuple):
-    """An arithmetic operator of one operand or two."""
-
-    symbol: str
-    operands: tuple[Formula, ...]
-
-
-class Comparison(NamedTuple):
-    symbol: str
-    left: Formula
-    right: Formula
-
-
-class Logic(NamedTuple):
-    """`not`, `and`, `or`, of Python's truth."""
-
-    word: str
-    operands: tuple[Formula, ...]
-
-
-class Condition(NamedTuple):
-    test: Formula
-    then: Formula
-    otherwise: Formula
-
-
-class Attribute(NamedTuple):
-    """`of.name`: of an array `shape`, `dtype`, `ndim`, ..."""
-
-    name: str
-    of: Formula
-
-
-class Item(NamedTuple):
-    of: Formula
-    place: Formula
-
-
-class Several(NamedTuple):
-    """A tuple."""
-
-    items: tuple[Formula, ...]
-
-
-Formula = (
-    Argument | Constant | NamespaceItself | ArrayFunction | Call | Conjugate | Operator | Comparison | Logic | Condition
-    | Attribute | Item | Several
-)  # fmt: skip
-
+from undertow.backend.interface import Namespace
+from undertow.ops.declare.plans import Tree
 
 # ---- what a function takes
 
@@ -146,7 +74,19 @@ def _by_inspection(function: Callable[..., Any]) -> Parameters:
     )
 
 
-def taking(names: Sequence[str], formula: Formula | None = None) -> Callable[[Any], Any]:
+def by_position(function: Any, taken: Parameters) -> Callable[..., Any]:
+    """The same forward, taking also those arguments by position that programs give by name only."""
+    if not taken.keyword_only:
+        return function
+    code = function.__code__.replace(co_argcount=1 + len(taken.names), co_kwonlyargcount=0)
+    required = [k for k, name in enumerate(taken.names) if name not in taken.defaults]
+    defaults = tuple([taken.defaults[name] for name in taken.names[required[-1] + 1 :]])
+    made = FunctionType(code, function.__globals__, function.__name__, defaults, function.__closure__)
+    made.__annotations__ = function.__annotations__
+    return made
+
+
+def taking(names: Sequence[str], formula: Tree | None = None) -> Callable[[Any], Any]:
     """Decorate a function of `xp, *values` whose values have these names, and which computes that formula of them."""
 
     def name(function: Any) -> Any:
@@ -160,9 +100,9 @@ def taking(names: Sequence[str], formula: Formula | None = None) -> Callable[[An
 
 
 @cache
-def read(function: Callable[..., Any]) -> Formula | None:
+def read(function: Callable[..., Any]) -> Tree | None:
     """The formula that a forward or rule is; None if it must be called."""
-    given: Formula | None = getattr(function, "formula", None)
+    given: Tree | None = getattr(function, "formula", None)
     if given is not None:
         return given
     body = expression_of(function)
@@ -190,7 +130,7 @@ ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true
 
 
 class Reader:
-    """From the syntax tree of an expression to a Formula."""
+    """From the syntax tree of an expression to a formula's."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
@@ -198,69 +138,95 @@ class Reader:
         self.arguments = set(code.co_varnames[1:])
         self.scope = {**vars(builtins), **function.__globals__}
 
-    def read(self, node: ast.expr) -> Formula:
+    def read(self, node: ast.expr) -> Tree:
         match node:
             case ast.Constant(value):
-                return Constant(value)
+                return "constant", value
             case ast.Name(name):
                 return self.name(name)
             case ast.Attribute(ast.Name(self.namespace), name):
-                return ArrayFunction(name)
+                return "function", name
             case ast.Attribute(of, name):
-                return Attribute(name, self.read(of))
+                return "attribute", sys.intern(name), self.read(of)
             case ast.Call(ast.Attribute(ast.Name(self.namespace), "conj"), [of], []):
-                return Conjugate(self.read(of))
+                return "conj", self.read(of)
             case ast.Call(ast.Attribute(ast.Name(self.namespace), name), [left, right], []) if name in ARITHMETIC:
-                return Operator(ARITHMETIC[name], (self.read(left), self.read(right)))
-            case ast.Call(function, arguments, keywords):
-                return Call(self.read(function), self.all(arguments), tuple([self.keyword(k) for k in keywords]))
+                return "binary", ARITHMETIC[name], self.read(left), self.read(right)
+            case ast.Call(function, arguments, keywords) if all([k.arg for k in keywords]):  # no **
+                names = tuple([sys.intern(k.arg) for k in keywords])  # type: ignore[arg-type]
+                return "call", names or None, *self.all([function, *arguments, *[k.value for k in keywords]])
             case ast.BinOp(left, symbol, right):
-                return Operator(SYMBOLS[type(symbol)], (self.read(left), self.read(right)))
+                return "binary", SYMBOLS[type(symbol)], self.read(left), self.read(right)
             case ast.UnaryOp(ast.Not(), operand):
-                return Logic("not", (self.read(operand),))
+                return "not", self.read(operand)
             case ast.UnaryOp(symbol, operand):
-                return Operator(SYMBOLS[type(symbol)], (self.read(operand),))
+                return "unary", SYMBOLS[type(symbol)], self.read(operand)
             case ast.Compare(left, [symbol], [right]):
-                return Comparison(SYMBOLS[type(symbol)], self.read(left), self.read(right))
+                return "compare", SYMBOLS[type(symbol)], self.read(left), self.read(right)
             case ast.BoolOp(symbol, operands):
-                return Logic("and" if isinstance(symbol, ast.And) else "or", self.all(operands))
+                word = "and" if isinstance(symbol, ast.And) else "or"
+                *first, last = self.all(operands)
+                return reduce(lambda right, left: (word, left, right), reversed(first), last)
             case ast.IfExp(test, then, otherwise):
-                return Condition(self.read(test), self.read(then), self.read(otherwise))
+                return "condition", *self.all([test, then, otherwise])
             case ast.Tuple(items):
-                return Several(self.all(items))
+                return "tuple", *self.all(items)
             case ast.Subscript(of, index) if not isinstance(index, ast.Slice | ast.Tuple):
-                return Item(self.read(of), self.read(index))
+                return "item", self.read(of), self.read(index)
         raise NotReadableError(type(node).__name__)  # a starred argument, a comprehension, a slice, ...
 
-    def all(self, nodes: Sequence[ast.expr]) -> tuple[Formula, ...]:
-        return tuple([self.read(node) for node in nodes])
+    def all(self, nodes: Sequence[ast.expr]) -> list[Tree]:
+        return [self.read(node) for node in nodes]
 
-    def keyword(self, node: ast.keyword) -> tuple[str, Formula]:
-        if node.arg is None:
-            raise NotReadableError("**")
-        return node.arg, self.read(node.value)
-
-    def name(self, name: str) -> Formula:
+    def name(self, name: str) -> Tree:
         if name == self.namespace:
-            return NamespaceItself()
+            return ("namespace",)
         if name in self.arguments:
-            return Argument(name)
+            return "argument", name
         if name not in self.scope:
             raise NotReadableError(name)  # calling it will say so
-        return Constant(self.scope[name])
+        return "constant", self.scope[name]
+
+
+def bound(tree: Tree, places: Mapping[str, int], xp: Namespace) -> Tree:
+    """The tree for one namespace, with arguments by number, as csrc/formula/expression.c evaluates it."""
+    match tree:
+        case ("argument", name):
+            return "argument", places[name]
+        case ("constant", _):
+            return tree
+        case ("namespace",):
+            return "constant", xp
+        case ("function", name):
+            return (
+                ("attribute", sys.intern(name), ("constant", xp))
+                if name in CHANGING
+                else ("constant", getattr(xp, name))
+            )
+        case ("conj", of):
+            return "conj", bound(of, places, xp), ("constant", xp.conj)
+        case ("call", _, _, *values) if len(values) > MOST_CALLED_WITH:
+            raise NotImplementedError("a call with so many arguments")
+    words = 2 if tree[0] in ("call", "unary", "binary", "compare", "attribute") else 1
+    return (*tree[:words], *[bound(part, places, xp) for part in tree[words:]])
+
+
+#: the most arguments of a call that the core makes
+MOST_CALLED_WITH = 15
+#: functions of a namespace that may be replaced while the program runs (backend/sparse/coo.py)
+CHANGING = frozenset({"asarray"})
 
 
 def ufunc_of(function: Callable[..., Any]) -> str | None:
     """The array function that a forward is, if it does nothing but hand its arguments to it in their order."""
-    names = parameters(function).names
-    in_order = tuple([Argument(name) for name in names])
+    in_order = [("argument", name) for name in parameters(function).names]
     match read(function):
-        case Call(ArrayFunction(name), arguments, ()) if arguments == in_order:
+        case ("call", None, ("function", name), *arguments) if arguments == in_order:
             return name
-        case Conjugate(of) if (of,) == in_order:
+        case ("conj", *arguments) if arguments == in_order:
             return "conjugate"
-        case Operator(symbol, operands) if operands == in_order:
-            return UFUNCS.get((symbol, len(operands)))
+        case ("unary" | "binary", symbol, *arguments) if arguments == in_order:
+            return UFUNCS.get((symbol, len(arguments)))
     return None
 
 

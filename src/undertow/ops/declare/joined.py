@@ -12,7 +12,6 @@ from typing import Any
 
 from undertow.backend.interface import Namespace
 from undertow.ops.declare import formula
-from undertow.ops.declare.formula import Formula
 from undertow.ops.declare.plans import Tree
 
 #: the most operands of a kernel, and what they are called in its formula
@@ -31,19 +30,19 @@ class Joining:
         self.operands: list[str] = []
         self.parts = 0
 
-    def code(self, tree: Formula) -> str:
+    def code(self, tree: Tree) -> str:
         match tree:
-            case formula.Argument(name):
+            case ("argument", name):
                 return self.operand(name)
-            case formula.Constant(value) if type(value) in (int, float):
+            case ("constant", value) if type(value) in (int, float):
                 return f"T({value!r})"
-            case formula.Conjugate(of):
+            case ("conj", of):
                 return self.code(of)  # of real numbers, for which alone there are joined kernels
-            case formula.Operator("-", (operand,)):
+            case ("unary", "-", operand):
                 return self.part(f"-{self.code(operand)}")
-            case formula.Operator(("+" | "-" | "*" | "/") as symbol, (left, right)):
+            case ("binary", ("+" | "-" | "*" | "/") as symbol, left, right):
                 return self.part(f"{self.code(left)} {symbol} {self.code(right)}")
-            case formula.Call(formula.ArrayFunction(name), arguments, ()):
+            case ("call", None, ("function", name), *arguments):
                 return self.function(name, [self.code(a) for a in arguments])
         raise NotJoinedError(tree)
 

@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import core
-from undertow.errors import NoValuesError
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.history import recorded_edge
 from undertow.graph.node import extra_on, freed_error
 from undertow.graph.operation_node import OperationNode
 from undertow.graph.saved import Freed, SavedTensor
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
-from undertow.modes import current
 from undertow.ops.arguments.half_precision import is_narrow, rounded, stays, wide
 from undertow.ops.arguments.operands import as_operand, promote, same_device
 from undertow.ops.declare import formula
+from undertow.ops.declare.apply import call, forward_of, function_of
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Tensor
 from undertow.tensor.subclasses import class_of
 from undertow.tensor.tensor import SUBCLASSES
-from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
 
 if TYPE_CHECKING:
     from undertow.modes import State
@@ -75,27 +73,10 @@ def build_variadic(op: Any) -> None:
         "saved_names": {n: ("value", k) for k, n in enumerate(value_names)},
     }  # fmt: skip
     op.node_class = type(op.node_name, (VariadicNode,), members)
-    op.function = compiled(op, function_of(op))
-
-
-def function_of(op: Op) -> Any:
-    """The function that a program calls, in Python."""
-    bind = op.bind
-
-    @asks_itself
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if FUNCTIONS_ASK and (found := answer(op.function, args, kwargs)) is not NOBODY:
-            return found
-        args = bind(args, kwargs)
-        state = current()
-        if state.intercept is not None:
-            return state.intercept(op.function, args)
-        return run_variadic(op, state, args[0], args[1:])
-
-    function.__name__ = function.__qualname__ = op.name
-    function.__module__ = "undertow"
+    op.form, op.count = op, -1  # there is nothing to work out, and always something to bind
+    function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs), run_variadic))
     function.__signature__ = op.signature()
-    return function
+    op.function = function.public = compiled(op, function)
 
 
 def compiled(op: Op, function: Any) -> Any:
@@ -109,8 +90,9 @@ def compiled(op: Op, function: Any) -> Any:
     return core.Variadic(function, op.forward, node, places, names, defaults)
 
 
-def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> Tensor:
+def run_variadic(op: Any, arguments: tuple[Any, ...], state: State) -> Tensor:
     """What `apply` does, for a list: operands, promotion, forward, record, wrap."""
+    given, *params = arguments
     # operands
     tensors = [t if type(t) is Tensor else as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(given)]
     if not tensors:
@@ -130,10 +112,7 @@ def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> 
         arrays = wide(arrays)
 
     # forward
-    try:
-        out = op.forward(xp, arrays, *params)
-    except NoValuesError:
-        out = xp.outcome_of(op.name, op.forward, (arrays, *params))
+    out = forward_of(op, xp, (arrays, *params))
     if type(out) is not xp.ndarray:
         out = xp.asarray(out)
     if half is not None:
@@ -157,7 +136,7 @@ def run_variadic(op: Any, state: State, given: Any, params: tuple[Any, ...]) -> 
 
 
 def record(
-    op: Any, tensors: list[Tensor], arrays: list[Array], params: tuple[Any, ...], edges: list[Any], xp: Any, out: Array
+    op: Any, tensors: list[Tensor], arrays: list[Array], params: list[Any], edges: list[Any], xp: Any, out: Array
 ) -> Any:
     """The Node of the operation, which keeps what its rule will need."""
     node_class = op.node_class

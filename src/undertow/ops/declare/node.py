@@ -11,7 +11,7 @@ from undertow.errors import NoValuesError
 from undertow.graph.node import space_of
 from undertow.graph.operation_node import DeclaredNode
 from undertow.graph.saved import Freed, unpack_input, unpack_output
-from undertow.ops.arguments.half_precision import stays, wide
+from undertow.ops.arguments.half_precision import holds_narrow, stays, wide
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import Tensor
 
@@ -40,7 +40,7 @@ class PrimitiveNode(DeclaredNode):
             for slot in self.saved_slots:
                 setattr(self, slot, keep)
         kept.extend(self.params)
-        if xp is not recorded:
+        if xp is not recorded and (holds_narrow(grad) or holds_narrow(kept)):
             known = xp.half_rules
             if not (known and stays(known, form.op, [grad, *kept[: len(form.kept_inputs)]])):  # outputs may be exact
                 grad, kept = wide(grad), wide(kept)

@@ -34,6 +34,33 @@ class Op:
 
     form: Form
     node_class: type[Node] | None
+    function: Any = None
+
+    # what a declaration may say besides name, forward and vjp: see `primitive`
+    kind: str = "primitive"
+    jvp: Any = None
+    batch: Any = None
+    node: str | None = None
+    promote: str | None = None
+    number: str | None = None
+    numbers: str = "none"
+    number_node: str | None = None
+    number_edge: bool = True
+    optional: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | str | None = None
+    nondifferentiable: tuple[str, ...] = ()
+    check_output: bool = False
+    moves_to: str | None = None
+    half_precision: str = "in_float32"
+    exact: tuple[str, ...] = ()
+    given_ufunc: str | None = None
+    autocast: str | None = None
+    random: str | None = None
+    piecewise_constant: bool = False
+    same_in_numpy: bool = False
+    overlap: str | None = None
+    order: str | None = None
+    map_reduce: bool = False
 
     def __init__(
         self,
@@ -41,59 +68,34 @@ class Op:
         forward: Callable[..., Any],
         vjp: Mapping[str, Vjp] | Joint,
         *,
-        kind: str = "primitive",
-        jvp: Any = None,
-        batch: Any = None,
-        node: str | None = None,
-        promote: str | None = None,
-        number: str | None = None,
-        numbers: str | None = None,
-        number_node: str | None = None,
-        number_edge: bool = True,
-        optional: tuple[str, ...] = (),
-        outputs: tuple[str, ...] | str | None = None,
-        nondifferentiable: tuple[str, ...] = (),
-        check_output: bool = False,
-        moves_to: str | None = None,
-        half_precision: str = "in_float32",
-        exact: tuple[str, ...] = (),
-        ufunc: str | None = None,
         variants: str | None = None,
         out: bool | None = None,
-        autocast: str | None = None,
-        random: str | None = None,
-        piecewise_constant: bool = False,
-        same_in_numpy: bool = False,
-        overlap: str | None = None,
-        order: str | None = None,
-        map_reduce: bool = False,
+        ufunc: str | None = None,
+        **options: Any,
     ) -> None:
-        self.name, self.kind, self.forward = name, kind, forward
-        self.function: Any = None
-        self.vjp, self.jvp, self.batch = vjp, jvp, batch
-        self.elementwise = batch is ELEMENTWISE
-        self.node_name = node or camel_case(name) + "Backward0"
-        self.promote, self.optional, self.moves_to = promote, optional, moves_to
-        self.number, self.numbers, self.number_edge = number, numbers or "none", number_edge
-        self.number_node_name = number_node or self.node_name
-        self.outputs, self.nondifferentiable, self.check_output = outputs, nondifferentiable, check_output
-        self.order, self.exact = order, exact
-        self.widens = half_precision == "in_float32" and kind != "view"
-        self.given_ufunc, self.map_reduce, self.same_in_numpy = ufunc, map_reduce, same_in_numpy
-        self.variants = {name: read_variants(name, kind, variants, out)}
-        self.autocast, self.random, self.piecewise_constant = autocast, random, piecewise_constant
-        self.overlap = overlap or ("part" if self.elementwise else None)
-        self.read_arguments()
+        self.name, self.forward, self.vjp, self.given_ufunc = name, forward, vjp, ufunc
+        if not options.keys() <= Op.__annotations__.keys():
+            raise TypeError(f"{name}: a declaration has no option {sorted(options.keys() - Op.__annotations__.keys())}")
+        self.__dict__.update(options)
+        self.elementwise = self.batch is ELEMENTWISE
+        self.widens = self.half_precision == "in_float32" and self.kind != "view"
+        self.variants = {name: read_variants(name, self.kind, variants, out)}
+        if self.overlap is None and self.elementwise:
+            self.overlap = "part"
+        if self.kind == "composite":
+            self.function, self.node_class = forward, None
+        else:
+            self.read_arguments()
 
     def read_arguments(self) -> None:
         """Sort the arguments of the forward into inputs, which have rules, and parameters."""
         vjp, taken = self.vjp, formula.parameters(self.forward)
+        self.forward = formula.by_position(self.forward, taken)
         rules = vjp.inputs if isinstance(vjp, Joint) else vjp
         self.inputs = [n for n in taken.names if n in rules]
         self.edges = [i for i in rules if isinstance(vjp, Joint) or vjp[i] is not None]
         self.params = [n for n in taken.names if n not in rules]
         self.ordered, self.defaults, self.keyword_only = taken
-        self.bind = Binder(self.name, *taken, self.params, self.number)
         unknown = set(rules) - set(self.inputs)
         if unknown:
             raise TypeError(f"{self.name}: vjp names {sorted(unknown)}, which forward does not take")
@@ -111,30 +113,11 @@ class Op:
 
     def __getattr__(self, name: str) -> Any:
         """`form` and `node_class` are worked out when first needed: most programs use a tenth of the operations."""
-        if name not in ("form", "node_class") or self.__dict__.get("kind") in (None, "composite", "variadic"):
+        if name not in ("form", "node_class") or self.kind in ("composite", "variadic"):
             raise AttributeError(f"an operation has no attribute {name!r}")
         # no lock: a destructor that the collector runs meanwhile may start a pass, whose thread would wait for it
         form = self.__dict__.setdefault("form", form_of(self))
         return form if name == "form" else form.node_class
-
-    @classmethod
-    def of_composite(
-        cls,
-        function: Callable[..., Any],
-        *,
-        variants: str | None = None,
-        out: bool | None = None,
-        random: str | None = None,
-        overlap: str | None = None,
-    ) -> Op:
-        """What is known of a function made of other operations."""
-        op = cls.__new__(cls)
-        op.name, op.kind, op.forward, op.function = function.__name__, "composite", function, function
-        op.vjp, op.jvp, op.batch, op.node_class = {}, None, None, None
-        op.variants = {op.name: read_variants(op.name, op.kind, variants, out)}
-        op.autocast, op.random, op.piecewise_constant, op.same_in_numpy = None, random, False, False
-        op.overlap, op.elementwise = overlap, False
-        return op
 
     def signature(self) -> inspect.Signature:
         """How the function is called."""
@@ -147,6 +130,18 @@ class Op:
     def _parameter(self, name: str) -> inspect.Parameter:
         kind = inspect.Parameter.KEYWORD_ONLY if name in self.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Parameter(name, kind, default=self.defaults.get(name, inspect.Parameter.empty))
+
+    @cached_property
+    def node_name(self) -> str:
+        return self.node or camel_case(self.name) + "Backward0"
+
+    @cached_property
+    def number_node_name(self) -> str:
+        return self.number_node or self.node_name
+
+    @cached_property
+    def bind(self) -> Binder:
+        return Binder(self.name, self.ordered, self.defaults, self.keyword_only, self.params, self.number)
 
     @cached_property
     def ufunc(self) -> str | None:
@@ -178,9 +173,7 @@ class Op:
 
     def compute(self, xp: Namespace, values: Mapping[str, Any]) -> Any:
         """The forward, on arguments given by name; those with defaults may be left out."""
-        given = {n: values[n] for n in self.ordered if n in values}
-        named = {n: given.pop(n) for n in self.keyword_only if n in given}
-        return self.forward(xp, *given.values(), **named)
+        return self.forward(xp, *[values[n] if n in values else self.defaults[n] for n in self.ordered])
 
     def rule_names(self) -> dict[str, list[str]]:
         """For each rule, the names it takes after `xp, g` (and `needs`, for a joint one, which is called "*")."""

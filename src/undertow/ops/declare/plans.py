@@ -82,6 +82,8 @@ class OperationPlan(NamedTuple):
     number: int  # the argument that may be a Python number; -1: none
     is_view: int
     elementwise: int
+    widens: int  # whether numbers of half precision are computed with in float32, and the result is rounded
+    in_front: int  # whether under vmap it is computed as always, with the dimension of the examples in front
     form: FormPlan
     number_form: FormPlan | None
 

@@ -14,7 +14,7 @@ from undertow.graph.node import extra_on, next_sequence_nr
 from undertow.graph.user_lines import SITES_ARE_TAKEN, user_frame
 from undertow.ops.declare.form import DTYPE, FIXED, ITSELF, SHAPE, Form
 from undertow.own_files import OWN_FILES
-from undertow.tensor import LEAF, Tensor, extra_of, version_of
+from undertow.tensor import LEAF, extra_of, version_of
 
 if TYPE_CHECKING:
     from undertow.graph.node import Node
@@ -29,9 +29,11 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
     edges, wanted, leaves = [], False, False
     for k in form.edges:
         tensor = arguments[k]
-        edge = None if tensor is None else tensor._edge
-        if tensor is not None and tensor._extra is not None and tensor._extra.view is not None:
-            edge = recorded_edge(tensor)
+        edge = None
+        if tensor is not None:
+            edge, extra = tensor._edge, tensor._extra
+            if extra is not None and extra.view is not None:
+                edge = recorded_edge(tensor)
         if edge is not None:
             wanted = True
             if edge is LEAF:
@@ -42,23 +44,22 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
     all_wanted = None not in edges
     node = new(form.node_class)
     node.sequence_nr = next_sequence_nr()
-    for k, _, slot, version, users in form.kept_inputs:
-        tensor = arguments[k]
-        if not all_wanted and users and not is_needed(users, edges):
-            tensor = None
+    inputs, outputs, values = form.rows
+    for k, _, slot, version, users in inputs:
+        tensor = arguments[k] if all_wanted or not users or is_needed(users, edges) else None
         setattr(node, slot, tensor)
         if tensor is not None:
             extra = tensor._extra
-            is_unchanged = extra is None or (extra.view is None and extra.counter is None)
+            is_unchanged = extra is None or (extra.counter is None and extra.view is None)
             setattr(node, version, 0 if is_unchanged else version_of(tensor))
-    for nr, _, slot, users in form.kept_outputs:
+    for nr, _, slot, users in outputs:
         value = out[nr] if form.several else out
         setattr(node, slot, value if all_wanted or not users or is_needed(users, edges) else None)
     if leaves or form.numbers:
         set_edges(form, node, arguments, edges, xp)
     else:
         node.recorded_edges = tuple(edges)
-    node.params = values_of(form, arguments, arrays) if form.values else ()
+    node.params = values_of(values, arguments, arrays) if values else ()
     if form.several:
         node._shapes = [a.shape for a in out]
         node._dtypes = [a.dtype for a in out]
@@ -68,9 +69,11 @@ def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: An
     node.extra = None if xp is cpu else extra_on(xp)
     if SITES_ARE_TAKEN[0]:
         frame = getframe(3)  # of whoever called the function, past it, apply and this
-        if OWN_FILES[frame.f_code.co_filename]:
+        code = frame.f_code
+        if OWN_FILES[code.co_filename]:
             frame = user_frame(frame)
-        node.code = frame.f_code
+            code = frame.f_code
+        node.code = code
         node.lasti = frame.f_lasti
     else:
         node.code, node.lasti = None, 0
@@ -89,36 +92,30 @@ def is_needed(users: tuple[int, ...], edges: list[Any]) -> bool:
 
 def set_edges(form: Form, node: Node, arguments: Any, edges: list[Any], xp: Namespace) -> None:
     """The edges, with what leads to leaves (see Note [Edges to leaves]), and None for a number."""
-    standing = False
+    standing = None
     for n, k in enumerate(form.edges):
         if edges[n] is LEAF:
             leaf = arguments[k]
-            edges[n] = edge_to_leaf(leaf, node)
-            standing = standing or edges[n] is leaf
+            extra = leaf._extra or extra_of(leaf)
+            edges[n] = None if extra.accumulate is None else extra.accumulate()
+            if edges[n] is None:
+                user = None if extra.used_by is None else extra.used_by()
+                if user is None or user is node:  # the leaf may stand for its node, in one operation at a time
+                    edges[n], standing = leaf, standing or ref(node)
+                    extra.used_by = standing
+                else:
+                    edges[n] = leaf_edge(leaf)
     if form.numbers:
         edges = [None if k < 0 else edges[form.edges.index(k)] for k in form.all_edges]
-    node.recorded_edges = edges if standing else tuple(edges)
-    if standing and xp is not cpu:
+    node.recorded_edges = tuple(edges) if standing is None else edges
+    if standing is not None and xp is not cpu:
         resolve_leaves(node, edges)  # a node on a device keeps the stream that is current now
 
 
-def edge_to_leaf(leaf: Tensor, node: Node) -> Any:
-    """The leaf's AccumulateGrad node, or the leaf itself, which may stand for that in one node at a time."""
-    extra = leaf._extra or extra_of(leaf)
-    made = None if extra.accumulate is None else extra.accumulate()
-    if made is not None:
-        return made
-    user = None if extra.used_by is None else extra.used_by()
-    if user is not None and user is not node:
-        return leaf_edge(leaf)
-    extra.used_by = ref(node)
-    return leaf
-
-
-def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
+def values_of(values: list[Any], arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
     """The plain values that rules use; see Value in plans.py."""
     found = []
-    for kind, k, fixed in form.values:
+    for kind, k, fixed in values:
         if kind == ITSELF:
             found.append(arguments[k])
         elif kind == FIXED or arguments[k] is None:
@@ -134,4 +131,5 @@ def values_of(form: Form, arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
 
 def lies_by_columns(matrix: Array) -> bool:
     """Whether the elements of a column lie next to each other in memory, and those of a row do not."""
-    return bool(matrix.ndim == 2 and matrix.strides[0] == matrix.itemsize != matrix.strides[1])
+    strides = matrix.strides
+    return bool(len(strides) == 2 and strides[0] == matrix.itemsize != strides[1])

@@ -17,7 +17,7 @@ from undertow.backend.memory_order import laid_out, nesting, strides_within
 from undertow.graph.saved import SavedTensor
 from undertow.ops.declare import Op, adapter
 from undertow.ops.declare.apply import build as build_op
-from undertow.ops.declare.formula import Argument, Call, Constant, NamespaceItself, Several, taking
+from undertow.ops.declare.formula import taking
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front, loop
 from undertow.ops.index.index_arrays import (
@@ -167,9 +167,10 @@ def index_names(n: int) -> list[str]:
 def with_indices(function: Callable[..., Any], names: Sequence[str], n: int) -> Callable[..., Any]:
     """A function that takes n index tensors by names of their own, where `function` takes a tuple `indices`."""
     place, indices = names.index("indices"), index_names(n)
-    before, after = [Argument(name) for name in names[:place]], [Argument(name) for name in names[place + 1 :]]
-    listed = Several(tuple([Argument(name) for name in indices]))
-    formula = Call(Constant(function), (NamespaceItself(), *before, listed, *after))
+    before, listed, after = [
+        [("argument", name) for name in part] for part in (names[:place], indices, names[place + 1 :])
+    ]
+    formula = ("call", None, ("constant", function), ("namespace",), *before, ("tuple", *listed), *after)
 
     @taking([*names[:place], *indices, *names[place + 1 :]], formula)
     def spread(xp: Namespace, *values: Any) -> Array:

@@ -20,7 +20,7 @@ from undertow.backend.silence import quietly
 from undertow.compiled import shortcut
 from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
 from undertow.modes import Interceptor, State, current
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import as_operand, explain
 from undertow.ops.create.convert import convert
 from undertow.ops.declare import REGISTRY, primitive
 from undertow.ops.declare.core_plan import compile_in_place
@@ -32,14 +32,13 @@ from undertow.refcounts import IN_VARIABLE
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge
 from undertow.tensor.extra import DEFAULT
 from undertow.tensor.memory import unlocked
-from undertow.tensor.tensor import requires_grad
+from undertow.tensor.tensor import extra_of, requires_grad
 from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
-from undertow.tensor.version_counter import NO_COUNTER
+from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
 if TYPE_CHECKING:
     from undertow.graph.node import Node
     from undertow.ops.declare.op import Op
-    from undertow.tensor.version_counter import VersionCounter
 
 getrefcount = sys.getrefcount
 
@@ -224,7 +223,11 @@ def write_ufunc(tensor: Tensor, op: Op, args: tuple[Any, ...], kwargs: dict[str,
         operands[1] = quietly(times_alpha, array, operands[1], values["alpha"])
         if getattr(operands[1], "dtype", array.dtype) is not array.dtype:
             return False
-    quietly(getattr(xp, op.ufunc), *operands, array)  # type: ignore[arg-type]
+    try:
+        quietly(getattr(xp, op.ufunc), *operands, array)  # type: ignore[arg-type]
+    except TypeError as error:
+        explain(error, name, (array,))
+        raise
     counter_of(tensor).bump(name)
     return True
 
@@ -339,17 +342,18 @@ def record_change(
     # its own. Saved-tensor hooks see the twin at once, so there it must have that memory from the start; and so must it
     # when functions of several operations save it, because they may have saved parts of it, too.
     own_memory = bool(current().saved_hooks) or any([a is self for a in args])
-    before = Tensor(self._array.copy() if own_memory else self._array, self._xp, edge)
+    before = former_value(self, edge) if own_memory else Tensor(self._array, self._xp, edge)
     args = tuple([before if a is self else a for a in args])
     result = function(before, *args, **kwargs)
     if not declared and not own_memory and (getrefcount(before) > IN_VARIABLE or before._extra is not None):
-        before = Tensor(self._array.copy(), self._xp, edge)
+        before = former_value(self, edge)
         result = function(before, *args, **kwargs)
     unlock(self)
     check_fit(self._array, result._array.shape, result._array.dtype, name)
     node = None if result._edge is None else result._edge[0]
     if declared and not own_memory and node is not None and is_saved(node, before):
         before._array = self._array.copy()
+        extra_of(before).counter = VersionCounter()
     is_view = self._extra is not None and self._extra.view is not None
     if node is None or (is_view and node.next_edges[0] is not edge):
         # A result without history overwrites what was there; and CopySlices applies one node to the slice, so several
@@ -362,6 +366,13 @@ def record_change(
         save_memory_itself(node, result._array, self, counter)
     rebase_history(self, result._edge)
     return self
+
+
+def former_value(tensor: Tensor, edge: Any) -> Tensor:
+    """A copy with the tensor's history. Its memory is its own, so it must not count versions with the tensor's."""
+    copied = Tensor(tensor._array.copy(), tensor._xp, edge)
+    extra_of(copied).counter = VersionCounter()
+    return copied
 
 
 def is_saved(node: Node, tensor: Tensor) -> bool:

@@ -17,7 +17,7 @@ from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.operands import NUMBERS, ForeignOperandError
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.apply import apply
+from undertow.ops.declare.apply import call, function_of
 from undertow.ops.declare.core_plan import compile_with_out, describe
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
@@ -25,7 +25,7 @@ from undertow.ops.inplace.forms import check_in_place, write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
-from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks, asks_itself
+from undertow.tensor.torch_function import asks
 
 #: functions whose `out` must have the dtype of the result, as in PyTorch; others convert to one that can hold it
 SAME_DTYPE = frozenset(
@@ -122,33 +122,16 @@ def fit(target: Tensor, array: Array, name: str) -> None:
 
 def function_with_out(op: Op) -> Any:
     """The op's function, with a keyword argument `out`; the one without serves operators, methods and rules."""
-    bind = op.bind
-    places = [k for k, name in enumerate(op.ordered) if name in op.inputs]
 
-    @asks_itself
-    def function(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
-        if FUNCTIONS_ASK:
-            found = answer(public, args, kwargs if out is None else {**kwargs, "out": out})
-            if found is not NOBODY:
-                return found
-        args = bind(args, kwargs)
-        for k in places:
-            if type(args[k]) is not Tensor:
-                refuse_numbers(op, args)
-                break
-        if out is not None:
-            return write_out(op.function, (), dict(zip(op.ordered, args, strict=True)), out)
-        state = current()
-        if state.intercept is not None:
-            return state.intercept(op.function, args)
-        return apply(op.form, args, state)
+    def unusual(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = kwargs.pop("out", None)
+        args = op.bind(args, kwargs)
+        refuse_numbers(op, args)
+        return call(op, args) if out is None else write_out(op.function, (), op.by_name(args), out)
 
-    function.__name__ = function.__qualname__ = op.name
-    function.__module__ = "undertow"
+    function = function_of(op, unusual)
     function.op = op
-    compiled = compile_with_out(op, function)
-    public = describe(op, function, compiled, lambda: _signature_with_out(op))
-    return public
+    return describe(op, function, compile_with_out(op, function), lambda: _signature_with_out(op))
 
 
 def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:

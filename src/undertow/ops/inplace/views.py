@@ -87,9 +87,8 @@ def _change_view(
     version = count_change(self, name)
     self._array = result._array
     view.replay = result._extra.view.replay  # type: ignore[union-attr]
-    if followed:
+    if recorded:  # without a history the version stays behind: the base may be made to require grad later
         view.version = version
-    if recorded:
         set_edge(self, result._edge)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from numbers import Integral
-from string import ascii_letters
 from typing import Any
 
 from undertow.backend import cpu, dtypes, stacks
@@ -311,9 +310,9 @@ def _contraction_order(pairs: list[tuple[Any, str]], output: str) -> list[tuple[
 @lru_cache(maxsize=1024)  # to find it takes longer than small products do
 def _greedy_order(terms: tuple[str, ...], shapes: tuple[tuple[int, ...], ...], output: str) -> list[tuple[int, ...]]:
     labels = sorted({c for term in terms for c in term})
-    if len(labels) > len(ascii_letters):
+    if len(labels) > 52:
         return [tuple(range(len(terms)))]
-    letter = dict(zip(labels, ascii_letters, strict=False))
+    letter = dict(zip(labels, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", strict=False))
     equation = ",".join("".join(letter[c] for c in term) for term in terms)
     equation += "->" + "".join(letter[c] for c in output)
     arrays = [cpu.broadcast_to(cpu.float32(0), shape) for shape in shapes]

@@ -14,7 +14,7 @@ from undertow.backend import cpu, stacks
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
-from undertow.compiled import twin
+from undertow.compiled import shortcut, twin
 from undertow.modes import current
 from undertow.ops.arguments.operands import ForeignOperandError, as_operand
 from undertow.ops.declare import adapter, composite, primitive
@@ -34,7 +34,7 @@ def multiply_matrices(xp: Namespace, input: Array, mat2: Array) -> Any:
     # .dot takes a third of the time of matmul on small matrices, and accepts more than two matrices
     if input.dtype is not mat2.dtype or input.ndim != 2 or mat2.ndim != 2 or input.shape[1] != mat2.shape[0]:
         check_mm(input, mat2)
-    if mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
+    if xp is cpu and mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
         return times_transposed(xp, input, mat2.T)
     try:
         return stacks.dot(input, mat2)
@@ -213,6 +213,7 @@ matmul_stacks = primitive(
 
 
 @composite(variants="function method", out=True)
+@shortcut(mm, mv, dot)
 def matmul(input: Array, other: Array) -> Array:
     """The matrix product; vectors are rows on the left and columns on the right, stacks of matrices broadcast.
 

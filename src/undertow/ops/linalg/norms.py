@@ -74,7 +74,7 @@ def _matrix_dims(A: Array, dim: Any) -> tuple[int, int]:
     return first, second
 
 
-def _in_dtype(A: Array, dtype: Any) -> Array:
+def _in_dtype(A: Array, dtype: DType) -> Array:
     if dtype is None:
         return A
     dtype = dtypes.as_dtype(dtype, "linalg.matrix_norm")

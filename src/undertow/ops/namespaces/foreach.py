@@ -1,7 +1,7 @@
 """`_foreach_*`: one operation on lists of tensors, tensor by tensor.
 
-PyTorch runs them as one kernel; here they are loops that save the caller one. Further arguments may be lists, too, or
-one number or tensor for all.
+PyTorch runs them as one kernel; here they are loops that save the caller one, but where a GPU changes tensors in place
+(ops/inplace/together.py). Further arguments may be lists, too, or one number or tensor for all.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from undertow.graph.operation_node import note
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.declare import REGISTRY, names_with
-from undertow.ops.inplace.forms import copy_, fill_, in_place, zero_
+from undertow.ops.inplace.forms import check_history, copy_, fill_, in_place, zero_
 from undertow.ops.linalg.norms import norm
 from undertow.ops.pointwise.elementary import abs as absolute
 from undertow.ops.pointwise.powers import pow as power
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
 
 #: whose number for each tensor comes by name
 VALUED = ("addcdiv", "addcmul")
@@ -36,6 +37,10 @@ def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[...
         check_tensors(foreach.__name__, tensors)
         for arg in args:
             check_argument(foreach.__name__, arg, len(tensors))
+        if changes:
+            check_changes(foreach.__name__, tensors, args)
+        if changes and not kwargs and _changed_together(name.rstrip("_"), tensors, args):
+            return list(tensors)
         results = [
             function(tensor, *[arg[k] if is_list(arg) else arg for arg in args], **kwargs)
             for k, tensor in enumerate(tensors)
@@ -49,6 +54,12 @@ def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[...
     foreach.__doc__ = f"`{name}` of every tensor of a list."
     foreach.__module__ = "undertow"
     return foreach
+
+
+def _changed_together(name: str, tensors: Any, args: tuple[Any, ...]) -> bool:
+    from undertow.ops.inplace.together import changed_together  # what GPUs do is loaded when lists are changed
+
+    return changed_together(name, tensors, args)
 
 
 def check_tensors(name: str, tensors: Any) -> None:
@@ -78,6 +89,16 @@ def check_argument(name: str, arg: Any, count: int) -> None:
             f"{name}: Tensor list must have same number of elements as scalar list, got {count} and {len(arg)}"
         )
     raise RuntimeError(f"{name}: Tensor lists must have the same number of tensors, got {count} and {len(arg)}")
+
+
+def check_changes(name: str, tensors: Any, args: tuple[Any, ...]) -> None:
+    """Refuse what one of the tensors refuses, before another is changed."""
+    if not current().grad_enabled or current().intercept is not None:
+        return
+    for k, tensor in enumerate(tensors):
+        others = [arg[k] if is_list(arg) else arg for arg in args]
+        if any([isinstance(t, Tensor) and requires_grad(t) for t in (tensor, *others)]):
+            check_history(tensor, name)
 
 
 def note_scalars(results: list[Any], scalars: list[Any]) -> None:

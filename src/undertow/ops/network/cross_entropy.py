@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import dtypes, kernels
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import twin
@@ -318,6 +318,17 @@ def _coefficients_again(
     return xp._target_coefficients(target, weight, classes, ignore_index, reduction, input.dtype)
 
 
+def _gradient_of_scores(
+    xp: Namespace, g: Array, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
+) -> Any:
+    if xp is not cpu:
+        found = kernels.cross_entropy_gradient(xp, g, input, target, weight, ignore_index, reduction)
+        if found is not None:
+            return found
+    coefficients = _coefficients_again(xp, input, target, weight, ignore_index, reduction)
+    return xp.cross_entropy_backward(g * coefficients, target, input, ignore_index)
+
+
 def _batch_cross_entropy(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
@@ -337,8 +348,8 @@ cross_entropy_of_classes = primitive(
     "_cross_entropy_of_classes",
     forward=cross_entropy_forward,
     vjp={
-        "input": lambda xp, g, input, target, weight, ignore_index, reduction: xp.cross_entropy_backward(
-            g * _coefficients_again(xp, input, target, weight, ignore_index, reduction), target, input, ignore_index
+        "input": lambda xp, g, input, target, weight, ignore_index, reduction: _gradient_of_scores(
+            xp, g, input, target, weight, ignore_index, reduction
         ),
         "target": None,
         "weight": None,

@@ -88,7 +88,7 @@ def _fast_gradient(grad_output: Array, input: Array) -> Array:
 
 
 @twin
-def gaussian_linear(xp: Namespace, input: Array, *, approximate: str = "none") -> Array:
+def gaussian_linear(xp: Namespace, input: Array, approximate: str) -> Array:
     require_kinds("GeluKernelImpl", input, "f")
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh. (got {approximate!r})")
@@ -120,4 +120,9 @@ def gelu_gradient(xp: Namespace, g: Array, input: Array, approximate: str) -> Ar
     return g * ((t + 1) * 0.5 + input * (1 - t * t) * slope * 0.5)
 
 
-gelu = unary("gelu", forward=gaussian_linear, vjp=gelu_gradient, promote=None)
+gelu = unary(
+    "gelu",
+    forward=lambda xp, input, *, approximate="none": gaussian_linear(xp, input, approximate),
+    vjp=gelu_gradient,
+    promote=None,
+)

@@ -391,7 +391,7 @@ def normal(
     size: Any = None,
     *,
     generator: Generator | None = None,
-    dtype: Any = None,
+    dtype: DType = None,
     layout: Any = None,
     device: Device | str | int | None = None,
     requires_grad: bool = False,

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend import dtypes, kernels
-from undertow.backend.interface import Array, Namespace
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
 from undertow.ops.arguments.operands import require_kinds, require_order
 from undertow.ops.declare import composite, primitive, return_types
@@ -18,7 +18,7 @@ from undertow.ops.reduce.sums_and_products import ACCUMULATOR
 EXACT = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
 
 
-def _scan(ufunc: Any, input: Array, dim: int, dtype: Any = None) -> Array:
+def _scan(ufunc: Any, input: Array, dim: int, dtype: DType = None) -> Array:
     """ufunc.accumulate, in the dtypes that PyTorch uses; a 0-d array is its own scan."""
     axis = wrap_dim(dim, input.ndim)
     dtype = dtype or ACCUMULATOR.get(input.dtype, input.dtype)
@@ -26,7 +26,7 @@ def _scan(ufunc: Any, input: Array, dim: int, dtype: Any = None) -> Array:
     return input if input.ndim == 0 else ufunc.accumulate(input, axis, EXACT.get(dtype)).astype(dtype, copy=False)
 
 
-def _running_sum(xp: Namespace, input: Array, dim: int, dtype: Any = None) -> Array:
+def _running_sum(xp: Namespace, input: Array, dim: int, dtype: DType = None) -> Array:
     if dtype is None and input.ndim:
         found = kernels.running_sums(xp, xp.ascontiguousarray(input), wrap_dim(dim, input.ndim), False)
         if found is not None:
@@ -156,7 +156,7 @@ def _cumprod_tangent(xp: Namespace, t: Array, input: Array, out: Array, dim: int
     return xp._linear_recurrence(input, t * xp._shifted(out, dim, 1, 1), dim)
 
 
-def _running_product(xp: Namespace, input: Array, dim: int, dtype: Any = None) -> Array:
+def _running_product(xp: Namespace, input: Array, dim: int, dtype: DType = None) -> Array:
     if dtype is None and input.ndim:
         found = kernels.running_products(xp, xp.ascontiguousarray(input), wrap_dim(dim, input.ndim))
         if found is not None:

@@ -21,6 +21,7 @@ from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
+from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.reduce.folds import fold
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
@@ -43,14 +44,14 @@ def over_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
     """Batching for an op that reduces everything: `reduce(rows, 1)`, with a row for each example."""
 
     def batch(call: Callable[..., Any], args: list[Any], in_dims: list[Any]) -> tuple[Any, int]:
-        front = recorded.moveaxis(args[0], in_dims[0], 0)
+        front = in_front(args[0], in_dims[0])
         size, *rest = front._array.shape
-        return reduce(recorded.reshape(front, (size, math.prod(rest))), 1), 0
+        return reduce(front if len(rest) == 1 else recorded.reshape(front, (size, math.prod(rest))), 1), 0
 
     return batch
 
 
-def cast(input: Array, dtype: Any) -> Any:
+def cast(input: Array, dtype: DType) -> Any:
     return input if dtype is None else recorded.astype(input, dtype)
 
 

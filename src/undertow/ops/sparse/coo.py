@@ -91,7 +91,7 @@ def sparse_coo_tensor(
     values: Array | None = None,
     size: Any = None,
     *,
-    dtype: Any = None,
+    dtype: DType = None,
     device: Any = None,
     requires_grad: bool = False,
     check_invariants: bool | None = None,

@@ -56,6 +56,19 @@ for _name in VIEWS:
     globals()[f"{_name}_copy"] = _copying(_name)
 
 
+def _copy_with_gaps(input: Array) -> Array:
+    """A copy of the input that lies in its memory as the input does in its own, if no elements share memory there."""
+    if hasattr(input._array, "first"):  # under vmap, where examples may lie among each other
+        return clone(input)
+    reach = 1 + sum([(n - 1) * step for n, step in zip(input.shape, input.stride(), strict=True)])
+    offset, count = input.storage_offset(), input.numel()
+    if reach < count or not count or (reach == count and not offset):
+        return clone(input)
+    memory = clone(as_strided(input.detach(), (offset + reach,), (1,), 0))
+    copied = as_strided(memory, tuple(input.shape), input.stride(), offset)
+    return copied.copy_(input)
+
+
 @composite(variants="function method")
 def as_strided_scatter(
     input: Array, src: Array, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None
@@ -67,8 +80,9 @@ def as_strided_scatter(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    out = clone(input)
+    input = as_operand("as_strided_scatter", "input", input)
     src = as_operand("as_strided_scatter", "src", src)
+    out = _copy_with_gaps(input)
     part = as_strided(out, size, stride, storage_offset)
     if tuple(part.shape) != tuple(src.shape):
         raise RuntimeError(

@@ -228,6 +228,10 @@ def unflatten(input: Array, dim: int, sizes: Sequence[int]) -> Array:
     sizes = ints(tuple(sizes))
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
+    if not input.ndim:
+        raise RuntimeError(
+            f"unflatten: Dimension specified as {dim} but tensor has no dimensions. Take it as one, by unsqueeze(0)."
+        )
     shape = tuple(input.shape)
     try:
         split = infer_sizes(sizes, shape[dim])

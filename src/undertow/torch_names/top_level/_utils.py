@@ -1,7 +1,8 @@
-"""Names of PyTorch's `torch._utils` that programs use: lists of tensors as one vector, and back."""
+"""Names of PyTorch's `torch._utils` that programs use: lists of tensors as one vector, and back; devices by name."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,3 +25,18 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
     """The parts of a vector, in the shapes of the tensors."""
     parts = ops.split(flat, [tensor.numel() for tensor in tensors])
     return tuple([part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)])
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of accelerator that there is, or None."""
+    return "cuda" if sys.modules["undertow"].cuda.is_available() else None
+
+
+def _get_device_module(device_type: str) -> Any:
+    """What programs ask about a kind of device: `torch.cuda`."""
+    found = getattr(sys.modules["undertow"], device_type, None)
+    if found is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return found

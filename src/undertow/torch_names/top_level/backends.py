@@ -144,6 +144,31 @@ class Cpu(Library):
         return "DEFAULT"
 
 
+class OptEinsum(Library):
+    """opt_einsum, by whose plans PyTorch's `einsum` goes if it is installed. undertow's has plans of its own."""
+
+    strategy: str | None = None
+
+    def get_opt_einsum(self) -> None:
+        """The package, if it is used: None."""
+
+    def set_flags(self, _enabled: bool | None = None, _strategy: str | None = None, **switches: Any) -> dict[str, Any]:
+        """Set switches, and return what they were."""
+        given = {"enabled": _enabled, "strategy": _strategy}
+        return super().set_flags(**{name: value for name, value in given.items() if value is not None}, **switches)
+
+
+class FastAttention(Library):
+    """PyTorch's second way to compute layers of attention without gradients. Here there is one."""
+
+    def get_fastpath_enabled(self) -> bool:
+        """Whether programs may take it, as they have set it."""
+        return bool(self.enabled)
+
+    def set_fastpath_enabled(self, value: bool) -> None:
+        self.enabled = bool(value)
+
+
 cpu = Cpu("cpu", "the CPU")
 cudnn = Cudnn("cudnn", "cuDNN")
 mps = Library("mps", "Metal")
@@ -152,3 +177,12 @@ mkl = Library("mkl", "MKL")
 openmp = Library("openmp", "OpenMP")
 cuda = Library("cuda", "CUDA")
 cuda.matmul = Products("cuda.matmul", "cuBLAS")  # type: ignore[attr-defined]
+opt_einsum = OptEinsum("opt_einsum", "opt_einsum")
+mha = FastAttention("mha", "the fast path of attention")
+mha.enabled = True
+nnpack = Library("nnpack", "NNPACK")
+miopen = Library("miopen", "MIOpen")
+kleidiai = Library("kleidiai", "KleidiAI")
+cusparselt = Library("cusparselt", "cuSPARSELt")
+quantized = Library("quantized", "a library of quantized kernels")
+quantized.engine, quantized.supported_engines = "none", ["none"]  # type: ignore[attr-defined]

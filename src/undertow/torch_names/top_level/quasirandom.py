@@ -6,6 +6,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.interop.scipy.sobol import direction_numbers
 from undertow.ops.random.generator import Generator
 
@@ -45,7 +46,7 @@ class SobolEngine:
         mixed = ops.einsum("dpq,djq->djp", matrices.double(), highest_first.double()).long() % 2
         self.sobolstate = (mixed << places).sum(-1)
 
-    def draw(self, n: int = 1, out: Any = None, dtype: Any = None) -> Any:
+    def draw(self, n: int = 1, out: Any = None, dtype: DType = None) -> Any:
         """The next `n` points, of shape (n, dimension)."""
         numbers = self._advance(n)
         result = (numbers.double() / 2**self.MAXBIT).to(dtype or dtypes.default_dtype())
@@ -53,7 +54,7 @@ class SobolEngine:
             return out.resize_as_(result).copy_(result)
         return result
 
-    def draw_base2(self, m: int, out: Any = None, dtype: Any = None) -> Any:
+    def draw_base2(self, m: int, out: Any = None, dtype: DType = None) -> Any:
         """The next 2**m points; with those before they must be a power of 2."""
         total = self.num_generated + 2**m
         if total & (total - 1):

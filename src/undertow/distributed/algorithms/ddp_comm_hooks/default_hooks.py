@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.distributed.collectives import all_reduce
 from undertow.distributed.data_parallel.buckets import GradBucket
 from undertow.distributed.process_group import world
@@ -21,7 +22,7 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
     return work.get_future().then(lambda future: future.value()[0])
 
 
-def compressed(process_group: Any, bucket: GradBucket, dtype: Any) -> Future:
+def compressed(process_group: Any, bucket: GradBucket, dtype: DType) -> Future:
     """The mean, of gradients that are sent in another dtype."""
     group = world() if process_group is None else process_group
     buffer = bucket.buffer()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from undertow.ops.arguments.dims import wrap_dims
@@ -19,14 +20,14 @@ from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded
 from undertow.tensor import Tensor
 
 
-def apply_named(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
+def apply_to_batch(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
     """The output(s) for the whole batch, and their batch dimension (a tuple for several outputs).
 
-    values  all arguments by name, in the order of the signature
+    values  all arguments, in the order of the signature
     dims    for each of them, the number of its batch dimension, or None
     """
-    if batch_size(values.values(), dims.values()) is None:
-        out = op.function(**values)
+    if batch_size(values, dims) is None:
+        out = by_position(op)(*values)
         return out, (None,) * len(out) if isinstance(out, tuple) else None
     out, out_dim = _rule(op)(op, values, dims)
     if isinstance(out, list | tuple):
@@ -34,6 +35,7 @@ def apply_named(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[A
     return out, out_dim
 
 
+@cache
 def _rule(op: Op) -> Any:
     """The batching rule, as `rule(op, values, dims)`; without one, a loop is slow but never wrong."""
     if op.batch is None:
@@ -46,42 +48,54 @@ def _rule(op: Op) -> Any:
     return known[op.batch]
 
 
-def _own_rule(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
-    result: tuple[Any, Any] = op.batch(_by_position(op, values), list(values.values()), list(dims.values()))
+def _own_rule(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
+    result: tuple[Any, Any] = op.batch(by_position(op), list(values), list(dims))
     return result
 
 
-def _loop(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
-    return loop(_by_position(op, values), list(values.values()), list(dims.values()))
+def _loop(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
+    return loop(by_position(op), values, dims)
 
 
-def _by_position(op: Op, values: dict[str, Any]) -> Callable[..., Any]:
-    """The operation as a function of all its arguments in the order of `values`."""
-    return lambda *args: op.function(**dict(zip(values, args, strict=True)))
+@cache
+def by_position(op: Op) -> Callable[..., Any]:
+    """The operation as a function of all its arguments in order, some of which it may want by name."""
+    if not op.keyword_only:
+        return op.function
+    function, names = op.function, [n if n in op.keyword_only else None for n in op.ordered]
+
+    def call(*args: Any) -> Any:
+        named = {n: a for n, a in zip(names, args, strict=True) if n is not None}
+        return function(*[a for n, a in zip(names, args, strict=True) if n is None], **named)
+
+    return call
 
 
 # ---- elementwise
 
 
-def _elementwise(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, int]:
+def _elementwise(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, int]:
     """Batch dimensions in front, ranks padded behind them, so that broadcasting aligns the rest."""
-    rank = max(v._array.ndim - (dims[n] is not None) for n, v in values.items() if isinstance(v, Tensor))
-    aligned = {n: v if dims[n] is None else padded(in_front(v, dims[n]), rank) for n, v in values.items()}
-    if op.promote:
+    pairs = list(zip(values, dims, strict=True))
+    rank = max([v._array.ndim - (d is not None) for v, d in pairs if isinstance(v, Tensor)])
+    aligned = [v if d is None else padded(in_front(v, d), rank) for v, d in pairs]
+    if op.promote and len({v._array.dtype for v in values if isinstance(v, Tensor)}) > 1:
         aligned = _promoted(op, values, dims, aligned)
-    return op.function(**aligned), 0
+    return by_position(op)(*aligned), 0
 
 
-def _promoted(op: Op, values: dict[str, Any], dims: dict[str, Any], aligned: dict[str, Any]) -> dict[str, Any]:
+def _promoted(op: Op, values: Sequence[Any], dims: Sequence[Any], aligned: list[Any]) -> list[Any]:
     """A batch of 0-d tensors still promotes as 0-d tensors do: cast beforehand where that matters."""
-    operands = {n: values[n] for n in op.edges if isinstance(values[n], Tensor)}
-    if len({t._array.dtype for t in operands.values()}) < 2:
+    given = [(k, values[k]) for k, n in enumerate(op.ordered) if n in op.edges and values[k] is not None]
+    operands = [k for k, v in given if isinstance(v, Tensor)]
+    if len({values[k]._array.dtype for k in operands}) < 2:
         return aligned
-    examples = [t if dims[n] is None else _example_of(t, dims[n]) for n, t in operands.items()]
-    numbers = [values[n] for n in op.edges if n not in operands and values[n] is not None]
-    dtype = result_type_of((*examples, *numbers))
-    cast = {n: operation("to_dtype")(aligned[n], dtype) for n in operands if dims[n] is not None}
-    return {**aligned, **cast}
+    examples = [values[k] if dims[k] is None else _example_of(values[k], dims[k]) for k in operands]
+    dtype = result_type_of((*examples, *[v for k, v in given if k not in operands]))
+    for k in operands:
+        if dims[k] is not None:
+            aligned[k] = operation("to_dtype")(aligned[k], dtype)
+    return aligned
 
 
 def _example_of(tensor: Tensor, dim: int) -> Tensor:
@@ -92,33 +106,42 @@ def _example_of(tensor: Tensor, dim: int) -> Tensor:
 # ---- reductions
 
 
-def _reduction(op: Op, values: dict[str, Any], dims: dict[str, Any]) -> tuple[Any, Any]:
+def _reduction(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
     """`dim` counts from behind the batch dimension; None stands for all dimensions but that one."""
     if "dim" not in op.params:
         raise TypeError(f"{op.name}: batch=REDUCTION needs a parameter `dim` to shift")
-    size = batch_size(values.values(), dims.values())
-    moved = {n: expanded(v, dims[n], size) if isinstance(v, Tensor) else v for n, v in values.items()}
-    rank = moved[op.inputs[0]]._array.ndim - 1
-    dim = values["dim"]
+    size = batch_size(values, dims)
+    moved = [expanded(v, d, size) if isinstance(v, Tensor) else v for v, d in zip(values, dims, strict=True)]
+    rank = moved[op.ordered.index(op.inputs[0])]._array.ndim - 1
+    place = op.ordered.index("dim")
+    dim = values[place]
     if isinstance(dim, Iterable) and not tuple(dim):
         return _loop(op, values, dims)  # operations differ on what no dimensions mean
     if rank == 0 or dim is None:
         return _reduce_all(op, moved, rank, size)
-    shifted = tuple(d + 1 for d in wrap_dims(dim, rank))
-    return op.function(**{**moved, "dim": shifted if isinstance(dim, Iterable) else shifted[0]}), 0
+    shifted = tuple([d + 1 for d in wrap_dims(dim, rank)])
+    moved[place] = shifted if isinstance(dim, Iterable) else shifted[0]
+    return by_position(op)(*moved), 0
 
 
-def _reduce_all(op: Op, values: dict[str, Any], rank: int, size: int | Sequence[int]) -> tuple[Any, Any]:
+def _reduce_all(op: Op, values: list[Any], rank: int, size: int | Sequence[int]) -> tuple[Any, Any]:
     """Over all dimensions of every example: flatten each to one dimension, then put the kept ones back."""
-    dim = values["dim"]
+    place = op.ordered.index("dim")
+    dim = values[place]
     if rank == 0:
         wrap_dims(dim, 0)
-    flat = {n: _flattened(v) if isinstance(v, Tensor) else v for n, v in values.items()}
-    out = op.function(**{**flat, "dim": (1,) if isinstance(dim, Iterable) else 1})
-    shape = (size, *[1] * (rank if values.get("keepdim", False) else 0))
+    flat = [_flattened(v) if isinstance(v, Tensor) else v for v in values]
+    flat[place] = (1,) if isinstance(dim, Iterable) else 1
+    out = by_position(op)(*flat)
+    keepdim = "keepdim" in op.ordered and values[op.ordered.index("keepdim")]
+    if rank == 1 and not keepdim:
+        return out, 0
+    shape = (size, *[1] * (rank if keepdim else 0))
     return each(out, lambda o: operation("reshape")(o, shape)), 0
 
 
 def _flattened(tensor: Tensor) -> Tensor:
     size, *rest = tensor._array.shape
+    if len(rest) == 1:
+        return tensor
     return operation("reshape")(tensor, (size, math.prod(rest)))

@@ -5,9 +5,9 @@ As vjp rules do, this works on arrays (xp a backend's namespace) and on Tensors 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
@@ -32,7 +32,9 @@ def apply_jvp(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: Mappin
     Returns one tangent, or a tuple with one per output; None for an output that has no tangent.
     """
     given = {name: t for name, t in tangents.items() if name in op.edges and not _is_missing(t)}
-    values = {n: _operand(op, xp, n, v) if n in op.inputs else v for n, v in values.items()}
+    numbers = [n for n in op.inputs if isinstance(values[n], NUMBERS)]
+    if numbers:
+        values = {**values, **{n: _operand(op, xp, n, values[n]) for n in numbers}}
     out = _call(op, xp, values) if out is None else out
     if not given:
         return _settle_all(op, xp, None, out, missing=True)
@@ -72,17 +74,29 @@ def _evaluate(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[s
 
 def _call(op: Op, xp: Namespace, values: Mapping[str, Any]) -> Any:
     """The operation itself, on arrays or on Tensors."""
-    return op.function(**values) if xp is recorded else op.compute(xp, values)
+    if xp is not recorded:
+        return op.compute(xp, values)
+    return op.function(**values) if op.keyword_only else op.function(*[values[n] for n in op.ordered])
 
 
 def _elementwise(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any], out: Array) -> Array:
     """conj(rule(conj(t))): the transpose of a diagonal Jacobian is itself, up to conjugation."""
-    shape = tuple(_differentiable_outputs(op, out)[0].shape)
+    array = _array_of(_differentiable_outputs(op, out)[0])
+    shape = tuple(array.shape)
     parts = []
     for name, tangent in tangents.items():
-        aligned = tangent if tuple(tangent.shape) == shape else xp.broadcast_to(tangent, shape)
-        parts.append(xp.conj(_vjp(op, name, xp, xp.conj(aligned), values, out)))
+        given = _array_of(tangent)
+        aligned = tangent if tuple(given.shape) == shape else xp.broadcast_to(tangent, shape)
+        if array.dtype.kind == "c" or given.dtype.kind == "c":
+            parts.append(xp.conj(_vjp(op, name, xp, xp.conj(aligned), values, out)))
+        else:
+            parts.append(_vjp(op, name, xp, aligned, values, out))
     return _sum(parts)
+
+
+def _array_of(value: Any) -> Any:
+    """What knows shape and dtype best: the array of a tensor."""
+    return value._array if isinstance(value, Tensor) else value
 
 
 def _vjp(op: Op, name: str, xp: Namespace, g: Array, values: Mapping[str, Any], out: Array) -> Array:
@@ -138,6 +152,57 @@ def _sum(parts: list[Any]) -> Any:
 
 def _add(a: Array, b: Array) -> Array:
     return b if a is None else a if b is None else a + b
+
+
+# ---- sums of terms
+
+
+class Term(NamedTuple):
+    """What the tangent of one operand adds to that of the result."""
+
+    place: int  # of the operand among the arguments
+    rule: Callable[..., Any]  # rule(xp, tangent, ...)
+    wanted: tuple[int, ...]  # what it takes behind the tangent: places of arguments, -1 for the result
+    whole: bool  # whether it expects the tangent in the shape of the result, as rules for gradients do
+
+
+@cache
+def terms_of(op: Op) -> list[Term] | None:
+    """What `apply_jvp` sums up for an operation on tensors with one result; None if it does something else."""
+    if op.outputs is not None or op.kind not in ("primitive", "view"):
+        return None
+    places = {n: k for k, n in enumerate(op.ordered)}
+    if op.jvp is BILINEAR or (op.jvp is LINEAR and len(op.edges) == 1 and not op.elementwise):
+        everything = tuple(range(len(op.ordered)))
+        return [Term(places[n], _in_place_of(op, n), everything, False) for n in op.edges]
+    whole = op.jvp is ELEMENTWISE or (op.jvp is LINEAR and op.elementwise)
+    rules: Any = op.vjp if whole else op.jvp
+    if not isinstance(rules, Mapping) or any([rules.get(n) is None for n in op.edges]):
+        return None
+    places["out"] = -1
+    wanted = {n: _names_of(rules[n])[2:] for n in op.edges}
+    if not all([places.keys() >= set(names) for names in wanted.values()]):
+        return None
+    return [Term(places[n], rules[n], tuple([places[other] for other in wanted[n]]), whole) for n in op.edges]
+
+
+def _in_place_of(op: Op, name: str) -> Callable[..., Any]:
+    """The operation with a tangent in the place of an operand."""
+    place, function, names = op.ordered.index(name), op.function, op.ordered
+    if op.keyword_only:
+        return lambda xp, t, *args: function(**{**dict(zip(names, args, strict=True)), name: t})
+    return lambda xp, t, *args: function(*args[:place], t, *args[place + 1 :])
+
+
+def sum_of_terms(given: list[tuple[Tensor, Term]], args: Sequence[Any], result: Tensor) -> Any:
+    """The tangent of the result, from tangents of operands."""
+    shape, total = tuple(result._array.shape), None
+    for tangent, (_, rule, wanted, whole) in given:
+        if whole and tuple(tangent._array.shape) != shape:
+            tangent = recorded.broadcast_to(tangent, shape)
+        part = rule(recorded, tangent, *[result if k < 0 else args[k] for k in wanted])
+        total = part if total is None else total + part
+    return _settle(recorded, total, result)
 
 
 # ---- what a rule names
@@ -200,14 +265,17 @@ def _settle_all(op: Op, xp: Namespace, found: Any, out: Any, missing: bool = Fal
 
 def _settle(xp: Namespace, tangent: Array, out: Array) -> Array | None:
     """The tangent in the shape and dtype of the output; zeros where no input contributed."""
-    if not dtypes.is_differentiable(out.dtype):
+    wanted = _array_of(out)
+    if not dtypes.is_differentiable(wanted.dtype):
         return None
     if tangent is None:
         return _zeros(xp, out)
-    if tangent.dtype.kind == "c" and out.dtype.kind != "c":
-        tangent = xp.real(tangent)
-    if tangent.dtype != out.dtype:
-        tangent = xp.astype(tangent, out.dtype)
-    if tuple(tangent.shape) != tuple(out.shape):
-        tangent = xp.broadcast_to(tangent, tuple(out.shape))
+    found = _array_of(tangent)
+    if found.dtype is not wanted.dtype:
+        if found.dtype.kind == "c" and wanted.dtype.kind != "c":
+            tangent = xp.real(tangent)
+        if tangent.dtype != out.dtype:
+            tangent = xp.astype(tangent, out.dtype)
+    if tuple(found.shape) != tuple(wanted.shape):
+        tangent = xp.broadcast_to(tangent, tuple(wanted.shape))
     return tangent if xp is recorded else xp.asarray(tangent)

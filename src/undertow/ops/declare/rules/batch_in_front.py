@@ -54,10 +54,10 @@ def expanded(tensor: Array, dim: int | None, size: int) -> Array:
 
 def padded(tensor: Array, rank: int) -> Array:
     """A batch (in front) of examples with fewer dimensions, as examples of `rank` dimensions."""
-    size, *shape = tensor._array.shape
-    if len(shape) >= rank:
-        return tensor
-    return operation("reshape")(tensor, (size, *[1] * (rank - len(shape)), *shape))
+    shape = tensor._array.shape[1:]
+    for _ in range(rank - len(shape)):
+        tensor = operation("unsqueeze")(tensor, 1)
+    return tensor
 
 
 def batch_stacks(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:

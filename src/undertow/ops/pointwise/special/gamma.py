@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from numbers import Integral
 
 from undertow.backend.interface import Array, Namespace
@@ -31,8 +32,10 @@ def _zeta_minus_one(k: int) -> float:
     return math.fsum([*(m**-k for m in range(2, n)), tail, -k * (k + 1) * (k + 2) * n ** (-k - 3) / 720])
 
 
-#: of the series of lgamma(2 + z), highest power first
-NEAR_TWO = [(-1) ** k * _zeta_minus_one(k) / k for k in range(30, 1, -1)] + [1 - EULER, 0.0]
+@cache
+def near_two() -> list[float]:
+    """The coefficients of the series of lgamma(2 + z), highest power first."""
+    return [(-1) ** k * _zeta_minus_one(k) / k for k in range(30, 1, -1)] + [1 - EULER, 0.0]
 
 
 def _from_integer(xp: Namespace, x: Array) -> Array:
@@ -66,9 +69,9 @@ def _lgamma_reflected(xp: Namespace, x: Array) -> Array:
 def lgamma_right(xp: Namespace, x: Array) -> Array:
     """For x >= 0, and nan."""
     parts: Parts = [
-        (x < 0.5, lambda xp, x: horner(NEAR_TWO, x) - xp.log1p(x) - xp.log(x)),
-        ((x >= 0.5) & (x < 1.5), lambda xp, x: horner(NEAR_TWO, x - 1) - xp.log1p(x - 1)),
-        ((x >= 1.5) & (x < 2.5), lambda xp, x: horner(NEAR_TWO, x - 2)),
+        (x < 0.5, lambda xp, x: horner(near_two(), x) - xp.log1p(x) - xp.log(x)),
+        ((x >= 0.5) & (x < 1.5), lambda xp, x: horner(near_two(), x - 1) - xp.log1p(x - 1)),
+        ((x >= 1.5) & (x < 2.5), lambda xp, x: horner(near_two(), x - 2)),
         ((x >= 2.5) & (x < LARGE), _lgamma_middle),
         (~(x < LARGE), _stirling),
     ]

@@ -19,7 +19,7 @@ from undertow.ops.pointwise.special.error_functions import (
     by_parts,
     horner,
 )
-from undertow.ops.pointwise.special.gamma import BERNOULLI, LARGE, NEAR_TWO, lgamma_kernel, lgamma_right
+from undertow.ops.pointwise.special.gamma import BERNOULLI, LARGE, lgamma_kernel, lgamma_right, near_two
 
 #: no series here is longer
 LONGEST = 2000
@@ -85,7 +85,7 @@ def _upper_series(xp: Namespace, a: Array, x: Array) -> Array:
             break
     log_power = a * xp.log(x)
     small = a < 0.5
-    near_one = lambda xp, a: horner(NEAR_TWO, a) - xp.log1p(a)
+    near_one = lambda xp, a: horner(near_two(), a) - xp.log1p(a)
     of_next = by_parts(xp, a, [(small, near_one), (~small, lambda xp, a: lgamma_right(xp, a + 1))])  # lgamma(a + 1)
     return -xp.expm1(log_power - of_next) - xp.exp(log_power - of_next) * a * total
 

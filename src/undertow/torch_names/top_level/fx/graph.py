@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from undertow.pytree import flatten
+
 from .node import Node, map_arg
 
 
@@ -20,6 +22,8 @@ class Graph:
         self._names: set[str] = set()
         self._place: Callable[[], int] = lambda: len(self._nodes)
         self.owning_module, self._tracer_cls = owning_module, tracer_cls
+        #: None, or the structures of what the program takes and returns, of which the graph has the leaves
+        self.pytree: tuple[Any, Any] | None = None
 
     @property
     def nodes(self) -> list[Node]:
@@ -129,7 +133,26 @@ class Graph:
         copies: dict[Node, Any] = {}
         for node in self._nodes:
             copies[node] = made.node_copy(node, lambda n: copies[n])
+        made.pytree = self.pytree
         return made
+
+    # ---- running it
+
+    def process_inputs(self, *args: Any) -> Any:
+        """The leaves of the arguments, one for each placeholder."""
+        if self.pytree is None:
+            return args
+        leaves, structure = flatten(args)
+        if structure != self.pytree[0]:
+            raise TypeError(
+                f"this graph was traced with arguments of the structure {self.pytree[0]} and is given {structure}: "
+                "give it containers of the same kinds, lengths and keys, in the same order"
+            )
+        return leaves
+
+    def process_outputs(self, out: Any) -> Any:
+        """What the program returns, of what the output node gives."""
+        return out if self.pytree is None else self.pytree[1].unflatten(out)
 
     def lint(self) -> None:
         """Raise if a node uses one that does not come before it."""

@@ -23,14 +23,14 @@ class Interpreter:
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """What the output node gives."""
         self.env = dict(initial_env or {})
-        self.args_iter = iter(args)
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         left = {node: len(node.users) for node in self.graph._nodes}
         for node in self.graph._nodes:
             if node in self.env:
                 continue
             self.env[node] = result = self.run_node(node)
             if node.op == "output":
-                return result
+                return self.graph.process_outputs(result) if enable_io_processing else result
             if self.garbage_collect_values:
                 for given in node.all_input_nodes:
                     left[given] -= 1
@@ -107,7 +107,7 @@ class GraphModule(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         given = list(args)
-        inputs = [node for node in self.graph._nodes if node.op == "placeholder"]
+        inputs = [] if self.graph.pytree else [node for node in self.graph._nodes if node.op == "placeholder"]
         for node in inputs[len(args) :]:
             if node.target in kwargs:
                 given.append(kwargs.pop(node.target))

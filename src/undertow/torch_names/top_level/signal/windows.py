@@ -13,11 +13,12 @@ from typing import Any
 
 from undertow import ops
 from undertow.backend import dtypes
+from undertow.backend.interface import DType
 from undertow.tensor import Tensor
 from undertow.tensor.layouts import strided
 
 
-def _positions(m: int, sym: bool, dtype: Any, layout: Any, low: float, high: float) -> Any:
+def _positions(m: int, sym: bool, dtype: DType, layout: Any, low: float, high: float) -> Any:
     """`m` places from low to high; without symmetry the last one is left out, as the first of the next period."""
     if m < 0:
         raise ValueError(f"requires non-negative window length, got M={m}")
@@ -32,14 +33,14 @@ def _positions(m: int, sym: bool, dtype: Any, layout: Any, low: float, high: flo
     return ops.arange(m, dtype=wanted) * ((high - low) / steps) + low if m > 1 else None
 
 
-def _finish(window: Any, dtype: Any, requires_grad: bool) -> Tensor:
+def _finish(window: Any, dtype: DType, requires_grad: bool) -> Tensor:
     if window is None:  # of one place
         window = ops.ones(1, dtype=dtypes.default_dtype() if dtype is None else dtype)
     return window.requires_grad_(requires_grad)
 
 
 def general_cosine(
-    M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    M: int, *, a: Iterable[float], sym: bool = True, dtype: DType = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """A sum of cosines with these weights.
@@ -108,7 +109,13 @@ def nuttall(M: int, **options: Any) -> Tensor:
 
 
 def bartlett(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A triangle, from 0 up to 1 and down again.
 
@@ -121,7 +128,13 @@ def bartlett(
 
 
 def cosine(
-    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: DType = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Half a period of the sine.
 
@@ -135,7 +148,7 @@ def cosine(
 
 
 def exponential(
-    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None,
+    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: DType = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-|n - center| / tau).
@@ -154,7 +167,7 @@ def exponential(
 
 
 def gaussian(
-    M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    M: int, *, std: float = 1.0, sym: bool = True, dtype: DType = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """A normal density with standard deviation `std`, 1 in the middle.
@@ -171,7 +184,7 @@ def gaussian(
 
 
 def kaiser(
-    M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """A ratio of Bessel functions; `beta` trades width for side lobes.

@@ -414,12 +414,19 @@ def _list_flatten(d: list[Any]) -> tuple[list[Any], Any]:
     return d, None
 
 
+def _list_flatten_with_keys(d: list[Any]) -> tuple[list[Any], Any]:
+    return _pairs(range(len(d)), SequenceKey, d), None
+
+
 def _list_unflatten(values: Iterable[Any], context: Any) -> list[Any]:
     return list(values)
 
 
 def _tuple_flatten(d: tuple[Any, ...]) -> tuple[list[Any], Any]:
     return list(d), None
+
+
+_tuple_flatten_with_keys = _list_flatten_with_keys
 
 
 def _tuple_unflatten(values: Iterable[Any], context: Any) -> tuple[Any, ...]:
@@ -430,5 +437,44 @@ def _namedtuple_flatten(d: Any) -> tuple[list[Any], Any]:
     return list(d), type(d)
 
 
+def _namedtuple_flatten_with_keys(d: Any) -> tuple[list[Any], Any]:
+    return _pairs(d._fields, GetAttrKey, d), type(d)
+
+
 def _namedtuple_unflatten(values: Iterable[Any], context: Any) -> Any:
     return context(*values)
+
+
+_ordereddict_flatten = _odict_flatten = _dict_flatten
+_ordereddict_flatten_with_keys = _dict_flatten_with_keys
+
+
+def _ordereddict_unflatten(values: Iterable[Any], context: Any) -> OrderedDict[Any, Any]:
+    return OrderedDict(zip(context, values, strict=True))
+
+
+_odict_unflatten = _ordereddict_unflatten
+
+
+def _defaultdict_flatten(d: Any) -> tuple[list[Any], Any]:
+    return list(d.values()), [d.default_factory, list(d)]
+
+
+def _defaultdict_flatten_with_keys(d: Any) -> tuple[list[Any], Any]:
+    return _pairs(d, MappingKey, d.values()), [d.default_factory, list(d)]
+
+
+def _defaultdict_unflatten(values: Iterable[Any], context: Any) -> defaultdict[Any, Any]:
+    return defaultdict(context[0], zip(context[1], values, strict=True))
+
+
+def _deque_flatten(d: deque[Any]) -> tuple[list[Any], Any]:
+    return list(d), d.maxlen
+
+
+def _deque_flatten_with_keys(d: deque[Any]) -> tuple[list[Any], Any]:
+    return _pairs(range(len(d)), SequenceKey, d), d.maxlen
+
+
+def _deque_unflatten(values: Iterable[Any], context: Any) -> deque[Any]:
+    return deque(values, maxlen=context)

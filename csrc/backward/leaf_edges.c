@@ -1,0 +1,119 @@
+/* Edges to leaves: `leaf_edge` and `resolve_leaves` of graph/accumulate.py, in C. See Note [Edges to leaves]. */
+#include "backward/leaf_edges.h"
+#include "call/operation.h"
+
+/* What a leaf's Rare (tensor/extra.py) may say of its node: that gradients have a dtype of their own there, and that
+ * graphs which are older than its memory have another one. */
+enum { OTHER_DTYPE = 1, FORMER_MEMORY = 2 };
+
+static int
+said_of_node(PyObject *extra)
+{
+    static PyObject *name_dtype, *name_former;
+    PyObject *rare = SLOT(extra, core.e_rare), *name, *value;
+    if (rare == Py_None) {
+        return 0;
+    }
+    if (name_former == NULL) {
+        name_dtype = PyUnicode_InternFromString("grad_dtype");
+        name_former = PyUnicode_InternFromString("former");
+    }
+    int is_readable = rare != NULL && name_dtype != NULL && name_former != NULL;
+    PyObject *facts = is_readable ? PyObject_GenericGetDict(rare, NULL) : NULL;
+    if (facts == NULL) {
+        PyErr_Clear(); /* Python meets what is wrong with it */
+        return OTHER_DTYPE | FORMER_MEMORY;
+    }
+    int said = 0;
+    for (Py_ssize_t k = 0; PyDict_Next(facts, &k, &name, &value);) { /* names of attributes are interned */
+        said |= name == name_dtype ? OTHER_DTYPE : name == name_former ? FORMER_MEMORY : 0;
+    }
+    Py_DECREF(facts);
+    return said;
+}
+
+/* Of two threads the second finds the first one's: the interpreter's lock is let go of by collections alone, and so only
+ * before the second look. */
+static PyObject *
+make_leaf_edge(PyObject *leaf, PyObject *extra, int said)
+{
+    PyObject *array = SLOT(leaf, core.t_array), *found;
+    if (said & OTHER_DTYPE || SLOT(leaf, core.t_xp) != core.cpu || !PyArray_CheckExact(array)) {
+        return NULL;
+    }
+    PyObject *node = core.AccumulateGrad->tp_alloc(core.AccumulateGrad, 0);
+    PyObject *reference = node == NULL ? NULL : PyWeakref_NewRef(node, NULL);
+    PyObject *shape = reference == NULL ? NULL : shared_shape(array);
+    if (shape == NULL) {
+        Py_XDECREF(reference);
+        Py_XDECREF(node);
+        return NULL;
+    }
+    SLOT(node, core.a_variable) = Py_NewRef(leaf);
+    SLOT(node, core.n_sequence_nr) = Py_NewRef(core.LAST);
+    SLOT(node, core.n_shape) = shape;
+    SLOT(node, core.n_dtype) = Py_NewRef(dtype_of(array));
+    SLOT(node, core.n_extra) = Py_NewRef(Py_None);
+    PyObject *earlier = SLOT(extra, core.e_accumulate);
+    if (earlier != Py_None && (found = referent(earlier)) != NULL) { /* another thread was faster */
+        Py_DECREF(reference);
+        Py_DECREF(node);
+        return found;
+    }
+    set_slot(extra, core.e_accumulate, reference);
+    return node;
+}
+
+PyObject *
+new_leaf_edge(PyObject *leaf, PyObject *extra)
+{
+    return make_leaf_edge(leaf, extra, said_of_node(extra));
+}
+
+/* plain_leaf_edge(leaf): its AccumulateGrad node, new or not; None if it is not for C to make */
+PyObject *
+plain_leaf_edge(PyObject *module, PyObject *leaf)
+{
+    PyObject *made = is_tensor(leaf) && SLOT(leaf, core.t_extra) != Py_None
+                         ? new_leaf_edge(leaf, SLOT(leaf, core.t_extra))
+                         : NULL;
+    return made != NULL || PyErr_Occurred() ? made : Py_NewRef(Py_None);
+}
+
+/* The node that a leaf stands for, whichever graph asks: a new reference, or NULL, without an exception if Python has to
+ * find it. */
+static PyObject *
+node_of_leaf(PyObject *leaf)
+{
+    PyObject *extra = is_tensor(leaf) ? SLOT(leaf, core.t_extra) : Py_None;
+    int said = extra == Py_None ? FORMER_MEMORY : said_of_node(extra);
+    if (said & FORMER_MEMORY) {
+        return NULL;
+    }
+    PyObject *reference = SLOT(extra, core.e_accumulate);
+    PyObject *found = reference == Py_None ? NULL : referent(reference);
+    return found != NULL || PyErr_Occurred() ? found : make_leaf_edge(leaf, extra, said);
+}
+
+int
+resolve_leaves(PyObject *node, PyObject *edges)
+{
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(edges); k++) {
+        PyObject *leaf = PyList_GET_ITEM(edges, k);
+        if (!PyObject_TypeCheck(leaf, core.Tensor)) {
+            continue;
+        }
+        Py_INCREF(leaf);
+        PyObject *found = node_of_leaf(leaf);
+        Py_DECREF(leaf);
+        if (found != NULL && PyList_SetItem(edges, k, found) == 0) {
+            continue;
+        }
+        if (!PyErr_Occurred()) { /* Python looks at this one, and at those behind it */
+            PyObject *nothing = PyObject_CallFunctionObjArgs(core.resolve_leaves, node, edges, NULL);
+            Py_XDECREF(nothing);
+        }
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    return 0;
+}

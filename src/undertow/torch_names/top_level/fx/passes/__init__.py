@@ -1,0 +1,1 @@
+"""What PyTorch has under `torch.fx.passes`: here, `shape_prop`."""
