@@ -1,4 +1,4 @@
-/* x[index] and x[index] = value for indices of ints, slices, None and `...`: getitem and setitem of ops/index/getitem.py. */
+/* x[index] and x[index] = value for indices of ints, slices, None and `...`: getitem and setitem of ops/index/. */
 #include "call/shortcuts.h"
 #include "quiet.h"
 

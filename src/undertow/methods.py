@@ -13,11 +13,11 @@ from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.backend.public_dtypes import PUBLIC
 from undertow.compiled import core
 from undertow.graph.node import Node
-from undertow.interop import answers, dlpack, pickling
+from undertow.interop import dlpack, pickling, tensor_methods
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
-from undertow.ops.index import getitem
+from undertow.ops.index import setitem
 from undertow.ops.inplace import forms
 from undertow.ops.inplace import methods as in_place_methods
 from undertow.ops.inplace import views as in_place_views
@@ -165,7 +165,7 @@ attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
 attach({"masked_fill_": forms.masked_filling("masked_fill")})
 attach(in_place_methods.METHODS)
 attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
-attach({"__delitem__": getitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": getitem.setitem})
+attach({"__delitem__": setitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": setitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
 attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})
@@ -187,7 +187,7 @@ attach(sparse_conversions.METHODS)
 attach(compressed.METHODS)
 attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
-attach(answers.METHODS)
+attach(tensor_methods.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
 #: the attributes that the compiled core reads itself (csrc/call/attributes.c), as they are in Python

@@ -15,22 +15,23 @@ from undertow.tensor.lent_operations import LentOperations, lend
 #: operations know none, views know conjugation, reductions know what gathers and joins. What a rule computes with below
 #: its own family it reaches by `xp`, or by `recorded` in a function on tensors.
 FAMILIES = {
-    "pointwise": "arithmetic elementary division trigonometric rounding powers complex where_clamp comparison "
-    "float_parts activations gelu",
+    "pointwise": "arithmetic exp_log sigmoid_logit abs_sign division trigonometric rounding powers complex where_clamp "
+    "comparison float_parts activations gelu",
     "pointwise.special": "error_functions gamma incomplete_gamma bessel_i normal_distribution zeta polynomials "
     "bessel_scipy",
     "views": "clone dimensions slices splitting reshape as_strided copies",
     "create": "creation ranges like",
     "inplace": "forms methods views",
-    "index": "index_tensors getitem index_select masks nonzero_and_coordinates gather_scatter scatter_reduce",
-    "shape": "joining repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
+    "index": "index_tensors getitem setitem index_select masks nonzero_and_coordinates gather_scatter scatter_reduce",
+    "shape": "joining meshgrid_and_combinations repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
     "reduce": "sums_and_products logsumexp all_any extrema cumulative sorting unique statistics vector_norms distances "
     "calculus histograms segments",
     "random": "tensors",
-    "linalg": "einsum matmul addmm products covariance inverse_and_solve determinant triangular cholesky qr lu svd "
-    "eigen norms pinv_and_lstsq matrix_exp tensor_equations ldl householder ex_variants lobpcg low_rank",
-    "network": "softmax layer_norm batch_norm dropout glu linear losses cross_entropy margin_losses fused_attention "
-    "conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
+    "linalg": "einsum_and_tensordot matmul addmm products covariance inverse_and_solve determinant triangular cholesky "
+    "qr lu svd eigen norms pinv_rank_lstsq matrix_exp_and_power tensor_equations ldl householder ex_variants lobpcg "
+    "low_rank",
+    "network": "softmax layer_norm batch_and_group_norm dropout glu linear losses cross_entropy margin_losses "
+    "fused_attention conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
     "fourier": "transforms frequencies stft_and_windows",
     "sparse": "coo layouts compressed products softmax",
 }

@@ -2,7 +2,7 @@
 
 This is how NumPy programs fill tensors row by row, so it goes a short way: no view is made, the value is written into
 the part of the memory that the index shows, and if anything is to be recorded, one Assignment.
-Everything else, errors included, is left to the general way in index/getitem.py.
+Everything else, errors included, is left to the general way in index/setitem.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.inplace.forms import check_history, copy_, fill_, in_place, zero_
 from undertow.ops.linalg.norms import norm
-from undertow.ops.pointwise.elementary import abs as absolute
+from undertow.ops.pointwise.abs_sign import abs as absolute
 from undertow.ops.pointwise.powers import pow as power
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor

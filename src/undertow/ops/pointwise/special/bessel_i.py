@@ -11,8 +11,8 @@ from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import Kernel, by_parts, horner, in_double
+from undertow.ops.pointwise.unary import unary
 
 LARGE = 20.0
 

@@ -10,10 +10,10 @@ from typing import Any
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.special import scipy_function
 from undertow.ops.declare import alias, composite
-from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.bessel_i import i0, special_i1, where_not_zero
 from undertow.ops.pointwise.special.error_functions import in_double
 from undertow.ops.pointwise.trigonometric import sinc
+from undertow.ops.pointwise.unary import unary
 
 
 def _by_scipy(name: str, kernel: str, vjp: Callable[..., Any]) -> Any:
