@@ -11,9 +11,8 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
-from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
-from undertow.ops.index.index_tensors import Places, index_op, write_op
+from undertow.ops.index.index_tensors import Places, index_op
 from undertow.ops.views.dimensions import alias, unsqueeze
 from undertow.ops.views.slices import reversed_, select, slice_
 from undertow.tensor import Tensor
@@ -247,26 +246,6 @@ def index(input: Array, indices: Sequence[Any]) -> Array:
     if not tensors:
         raise IndexError("at least one index must be provided: None stands for a whole dimension")
     return index_op(len(tensors))(input, *tensors, places)
-
-
-@composite(variants="function method in_place in_place_function", overlap="any")
-def index_put(input: Array, indices: Sequence[Any], values: Array, accumulate: bool = False) -> Array:
-    """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
-
-    With `accumulate` they are added, as often as a place is selected; without, the last of several writes
-    remains, and only that one has a gradient.
-
-    >>> import undertow as ut
-    >>> x = ut.zeros(3)
-    >>> ut.index_put(x, (ut.tensor([0, 0, 2]),), ut.tensor([1.0, 2.0, 3.0]), accumulate=True)
-    tensor([3., 0., 3.])
-    """
-    tensors, places = _family_arguments(indices)
-    if not tensors:
-        raise RuntimeError("index_put: at least one index must be a tensor: None stands for a whole dimension")
-    if isinstance(values, NUMBERS):
-        raise TypeError(f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
-    return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
 
 
 def _family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:

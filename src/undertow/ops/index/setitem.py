@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current
-from undertow.ops.arguments.operands import NUMBERS
+from undertow.ops.arguments.operands import NUMBERS, as_operand
+from undertow.ops.declare import composite
 from undertow.ops.index.basic_setitem import assign, basic_key
-from undertow.ops.index.getitem import beside, split
+from undertow.ops.index.getitem import _family_arguments, beside, split
 from undertow.ops.index.index_arrays import set_at
 from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import check_values, key_of, write_op
@@ -110,3 +112,23 @@ def _write_directly(tensor: Tensor, key: tuple[Any, ...], value: Tensor) -> None
     else:
         tensor._xp.copyto(target, values, casting="unsafe")
     counter_of(tensor).bump("__setitem__")
+
+
+@composite(variants="function method in_place in_place_function", overlap="any")
+def index_put(input: Array, indices: Sequence[Any], values: Array, accumulate: bool = False) -> Array:
+    """A copy of `input` with `values` at the places that `indices` (tensors, masks, or None) select.
+
+    With `accumulate` they are added, as often as a place is selected; without, the last of several writes
+    remains, and only that one has a gradient.
+
+    >>> import undertow as ut
+    >>> x = ut.zeros(3)
+    >>> ut.index_put(x, (ut.tensor([0, 0, 2]),), ut.tensor([1.0, 2.0, 3.0]), accumulate=True)
+    tensor([3., 0., 3.])
+    """
+    tensors, places = _family_arguments(indices)
+    if not tensors:
+        raise RuntimeError("index_put: at least one index must be a tensor: None stands for a whole dimension")
+    if isinstance(values, NUMBERS):
+        raise TypeError(f"index_put(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    return write_op(len(tensors))(input, as_operand("index_put", "values", values), *tensors, places, accumulate)
