@@ -18,7 +18,7 @@ from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
 from undertow.ops.index import setitem
-from undertow.ops.inplace import forms
+from undertow.ops.inplace import forms, resize_and_set
 from undertow.ops.inplace import methods as in_place_methods
 from undertow.ops.inplace import views as in_place_views
 from undertow.ops.pointwise.powers import reciprocal
@@ -176,6 +176,7 @@ attach({n: property(REGISTRY[f].function) for n, f in
 # whose tensor comes second
 attach({"polygamma": polygamma_of, "where": where_of})
 attach(in_place_views.METHODS)
+attach(resize_and_set.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)

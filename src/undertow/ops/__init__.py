@@ -21,7 +21,7 @@ FAMILIES = {
     "bessel_scipy",
     "views": "clone dimensions slices splitting reshape as_strided copies",
     "create": "creation ranges like",
-    "inplace": "forms methods views",
+    "inplace": "forms methods views resize_and_set",
     "index": "index_tensors getitem setitem index_select masks nonzero_and_coordinates gather_scatter scatter_reduce",
     "shape": "joining meshgrid_and_combinations repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
     "reduce": "sums_and_products logsumexp all_any extrema cumulative sorting unique statistics vector_norms distances "

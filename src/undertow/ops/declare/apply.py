@@ -18,13 +18,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.dtypes import NARROW
 from undertow.backend.interface import DType, Namespace
 from undertow.backend.memory_order import arranged
 from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
 from undertow.graph.node import OutputEdge
 from undertow.modes import current
-from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, stays, wide, wide_dtype, widened
+from undertow.ops.arguments.half_precision import check_mixture, introduce, is_narrow, rounded, stays, wide, wide_dtype
 from undertow.ops.arguments.operands import (
     ForeignOperandError,
     as_operands,
@@ -256,25 +257,26 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
 
 def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
     """Half precision in float32 (see arguments/half_precision.py), and what the result has to be rounded to."""
-    places = form.inputs
-    if form.dtype is None:
+    places, asked = form.inputs, None if form.dtype is None else arrays[form.dtype]
+    if asked is None:
         for k in places:
             if arrays[k] is not None and arrays[k].dtype.itemsize == 2:
                 break
         else:
             return None  # as almost always
-    asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
-    if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
+    narrow = [k for k in places if is_narrow(arrays[k])]
+    if not narrow and wide_dtype(asked) is asked:
         return None
     if xp.half_forwards and asked is None and stays(xp.half_forwards, form.op, [arrays[k] for k in places]):
         return None
-    given = dict(zip(form.op.ordered, arrays, strict=True))
-    leading = (form.edge_names or form.input_names)[0]
-    half, *found = widened(form.op, xp, given, form.input_names, leading)
-    for k, array in zip(places, found, strict=True):
-        arrays[k] = array
+    if narrow:
+        check_mixture(form.op, xp, form.op.by_name(arrays), form.input_names)
+    leading = (form.edges or form.inputs)[0]  # decides of the dtype where the operation does not promote
+    half = NARROW.get(asked) if asked is not None else arrays[leading].dtype if leading in narrow else None
+    for k in narrow:
+        arrays[k] = wide(arrays[k])
     if form.dtype is not None:
-        arrays[form.dtype] = asked
+        arrays[form.dtype] = wide_dtype(asked)
     return half
 
 

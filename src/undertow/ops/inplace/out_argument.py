@@ -164,17 +164,16 @@ def namespace_function(name: str) -> Callable[..., Any]:
 
 @functools.cache
 def public_function(name: str) -> Callable[..., Any]:
-    """The operation as a function of the package: with an argument `out`, if PyTorch's has one.
+    """The same as a function of the package: one object for an operation and its aliases.
 
-    Always the same object, which says where it is found: so a module that holds it can be pickled.
+    It says where it is found: so a module that holds it can be pickled.
     """
     op = REGISTRY[name]
     if op.kind in ("primitive", "nondifferentiable"):
         return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
-    if "out" not in op.variants[name]:
-        return op.function
-    found = with_out(op.function)
-    found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
+    found = namespace_function(name)
+    if found is not op.function:
+        found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
     return found
 
 

@@ -1,7 +1,7 @@
 """`_foreach_*`: one operation on lists of tensors, tensor by tensor.
 
 PyTorch runs them as one kernel; here they are loops that save the caller one, but where a GPU changes tensors in place
-(ops/inplace/together.py). Further arguments may be lists, too, or one number or tensor for all.
+(ops/namespaces/foreach_together.py). Further arguments may be lists, too, or one number or tensor for all.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[...
 
 
 def _changed_together(name: str, tensors: Any, args: tuple[Any, ...]) -> bool:
-    from undertow.ops.inplace.together import changed_together  # what GPUs do is loaded when lists are changed
+    from undertow.ops.namespaces.foreach_together import (
+        changed_together,  # what GPUs do is loaded when lists are changed
+    )
 
     return changed_together(name, tensors, args)
 
