@@ -28,10 +28,12 @@ from undertow.ops.random import tensors as random_ops
 from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
+from undertow.ops.views import by_memory
 from undertow.tensor import Tensor, display, layouts, torch_function
 from undertow.tensor import facts as facts
 from undertow.tensor import subclasses as subclasses
 from undertow.tensor.size import Size
+from undertow.tensor.views import is_view
 
 #: Python's operators: special method -> operation
 OPERATORS = {
@@ -63,7 +65,7 @@ AUTOGRAD: dict[str, Any] = {
     "_base": property(tensor_attributes.get_base),
     "_grad_fn": property(tensor_attributes.get_grad_fn, None, tensor_attributes.refuse_deletion),
     "_cdata": property(id),
-    "_is_view": tensor_attributes.is_view,
+    "_is_view": is_view,
     "_post_accumulate_grad_hooks": property(tensor_attributes.get_post_accumulate_hooks),
     "backward": tensor_attributes.backward,
     "data": property(tensor_attributes.get_data, tensor_attributes.set_data, tensor_attributes.refuse_deletion),
@@ -177,6 +179,7 @@ attach({n: property(REGISTRY[f].function) for n, f in
 attach({"polygamma": polygamma_of, "where": where_of})
 attach(in_place_views.METHODS)
 attach(resize_and_set.METHODS)
+attach(by_memory.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)

@@ -266,10 +266,6 @@ def set_data(self: Tensor, source: Any) -> None:
     refresh_accumulate_node(self)
 
 
-def is_view(self: Tensor) -> bool:
-    return self._extra is not None and self._extra.view is not None
-
-
 def get_base(self: Tensor) -> Tensor | None:
     return self._extra.view.base if self._extra is not None and self._extra.view is not None else None
 

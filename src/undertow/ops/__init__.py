@@ -57,16 +57,16 @@ if TYPE_CHECKING:
 
 # they need the tables
 from undertow.ops.create import creation as _creation  # noqa: E402
-from undertow.ops.inplace import views as _view_in_place  # noqa: E402
 from undertow.ops.views import as_strided as _strided  # noqa: E402
+from undertow.ops.views import by_memory as _by_memory  # noqa: E402
 
 lend(
     LentOperations(
         from_sizes_or_data=_creation.from_sizes_or_data,
-        by_memory=_view_in_place.by_memory,
+        by_memory=_by_memory.by_memory,
         clone=forms.copy_into_new,
         add=add,
-        layout_for=_view_in_place.layout_for,
+        layout_for=_by_memory.layout_for,
         lay_out=_strided.lay_out,
         clone_as=_strided.clone_as,
         copy_in_place=forms.copy_,

@@ -15,8 +15,9 @@ from undertow.graph.node import OutputEdge
 from undertow.modes import current
 from undertow.ops.arguments.sizes import ints
 from undertow.ops.inplace.forms import check_in_place
-from undertow.ops.inplace.views import by_memory, count_change, is_view
+from undertow.ops.inplace.views import count_change
 from undertow.ops.views.as_strided import as_strided, geometry_of
+from undertow.ops.views.by_memory import by_memory
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of
 from undertow.tensor.facts import (
     channels_last,
@@ -28,6 +29,7 @@ from undertow.tensor.facts import (
 )
 from undertow.tensor.memory import Storage, memory_of
 from undertow.tensor.tensor import requires_grad
+from undertow.tensor.views import is_view
 
 
 def set_(
