@@ -15,6 +15,7 @@ compiled core is compared with: it does the usual case of the same (csrc/call/),
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
@@ -106,8 +107,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         form = form.number
 
     # operands: the tensors' arrays, on one device
-    arrays = list(arguments)
-    alike = True
+    arrays, alike = list(arguments), True
     try:
         tensor = arguments[form.first]
         xp = tensor._xp
@@ -136,11 +136,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out = (form.in_silence if xp is cpu else quietly)(form.forward, xp, *arrays)
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
-    except RuntimeError as error:
-        if "already entered" not in str(error):
-            raise
-        out = quietly(form.forward, xp, *arrays)  # somebody else is in the silence that is kept
-    except (OverflowError, TypeError, ValueError) as error:
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         return apply_after_failure(form, arguments, state, error)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         out, half = forward_again(form, xp, arrays, half)
@@ -148,15 +144,14 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = arguments[form.moves_to]
     if type(out) is not xp.ndarray and not form.several:
         out = xp.asarray(out)
-    if half is not None or form.several or type(out) is not xp.ndarray:
+    is_right = half is None and not form.several and type(out) is xp.ndarray
+    if is_right and form.is_arranged:
+        is_right = out.flags.c_contiguous and (out.ndim < 2 or lies_right(form, arguments))
+    if not is_right:
         out = finished(form, xp, arguments, out, half)
-    elif form.is_arranged and not (out.flags.c_contiguous and (out.ndim < 2 or lies_right(form, arguments))):
-        out = finished(form, xp, arguments, out, None)
 
-    # record
+    # record, wrap
     node = record(form, arguments, arrays, xp, out, state) if state.grad_enabled and form.edges else None
-
-    # wrap
     if form.several:
         return wrap_several(form, arguments, xp, out, node, state)
     result: Any = new(class_of(arguments) if SUBCLASSES else Tensor)  # and four stores: half the time of Tensor(...)
@@ -188,7 +183,16 @@ def apply_to_others(form: Form, arguments: Any, state: State, missing: Attribute
 
 
 def apply_after_failure(form: Form, arguments: Any, state: State, error: Exception) -> Any:
-    """Raise what became of the forward, in PyTorch's words; or the operation with integers that fit into its dtype."""
+    """Raise what became of the forward, in PyTorch's words; or the operation done otherwise, if there is a way.
+
+    Somebody else may have been in the silence that is kept; or an integer does not fit into the dtype as it is.
+    """
+    if isinstance(error, RuntimeError):
+        if "already entered" not in str(error):
+            raise error
+        form = copy(form)
+        form.in_silence = quietly
+        return apply(form, arguments, state)
     explain_failure(form, arguments, error)
     dtype = arguments[form.first]._array.dtype
     fitting = numbers_that_fit(form, arguments, dtype) if isinstance(error, OverflowError) else None
