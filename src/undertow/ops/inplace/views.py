@@ -15,7 +15,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.errors import NotDifferentiableError
-from undertow.graph.accumulate import FormerMemory, gradient_edge
+from undertow.graph.accumulate import gradient_edge, keep_former
 from undertow.graph.end_nodes import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
@@ -68,10 +68,10 @@ def _change_base(
     before = Tensor(self._array, self._xp, None if leaf else self._edge)
     result = run(function, True, before, args, kwargs)
     version = count_change(self, name)
+    if leaf and geometry_changed(self._array, result._array):
+        keep_former(self, name)
     self._array = result._array
-    if leaf:
-        _reshape_accumulation(self)
-    else:
+    if not leaf:
         set_edge(self, result._edge)
     if version:
         extra_of(self).reshaped_at = version
@@ -107,11 +107,9 @@ def count_change(tensor: Tensor, name: str) -> int:
     return 0 if counter is NO_COUNTER else counter.value
 
 
-def _reshape_accumulation(leaf: Tensor) -> None:
-    """Let the gradient of a leaf whose shape was changed under no_grad have the new shape."""
-    accumulate = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
-    if accumulate is not None:
-        accumulate.shape, accumulate.dtype = leaf._array.shape, leaf._array.dtype
+def geometry_changed(old: Array, new: Array) -> bool:
+    """Whether an array shows its memory in another way than the other does."""
+    return bool(old.shape != new.shape or old.strides != new.strides)
 
 
 METHODS: dict[str, Any] = {
@@ -194,7 +192,7 @@ def set_(
     if extra.view is not None:
         extra.counter, extra.view = counter_of(self), None
     if self._edge is LEAF:
-        FormerMemory(self)
+        keep_former(self, None if array.shape == self._array.shape else "set_")
     self._array, self._xp = array, source._xp
     if recorded:
         set_edge(self, _undefined_history(self, source))
