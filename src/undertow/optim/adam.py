@@ -101,7 +101,18 @@ class Adam(MomentOptimizer):
         self.differentiable = differentiable
         decoupled = self.decoupled_default if decoupled_weight_decay is None else decoupled_weight_decay
         super().__init__(
-            params, lr, betas, eps, weight_decay, maximize, amsgrad=amsgrad, decoupled_weight_decay=decoupled
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            maximize,
+            amsgrad=amsgrad,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=decoupled,
         )
 
     def step_together(self, group: dict[str, Any]) -> Collection[int]:
@@ -218,7 +229,8 @@ class Adamax(MomentOptimizer):
     ) -> None:
         refuse(capturable=capturable)
         self.differentiable = differentiable
-        super().__init__(params, lr, betas, eps, weight_decay, maximize)
+        accepted = {"foreach": foreach, "capturable": capturable, "differentiable": differentiable}
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, **accepted)
 
     def update_real(
         self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
@@ -279,6 +291,9 @@ class NAdam(MomentOptimizer):
             maximize,
             momentum_decay=momentum_decay,
             decoupled_weight_decay=decoupled_weight_decay,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
         )
 
     def update_real(
@@ -333,7 +348,18 @@ class RAdam(MomentOptimizer):
     ) -> None:
         refuse(capturable=capturable)
         self.differentiable = differentiable
-        super().__init__(params, lr, betas, eps, weight_decay, maximize, decoupled_weight_decay=decoupled_weight_decay)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            maximize,
+            decoupled_weight_decay=decoupled_weight_decay,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
 
     def update_real(
         self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
