@@ -58,7 +58,10 @@ class Adagrad(RealOptimizer):
             "eps": eps,
             "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
             "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
         }
         super().__init__(params, defaults)
         for p in self._parameters():
@@ -142,7 +145,10 @@ class RMSprop(RealOptimizer):
             "eps": eps,
             "centered": centered,
             "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
             "maximize": maximize,
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
@@ -204,7 +210,9 @@ class Adadelta(RealOptimizer):
         check_at_least_zero(lr=lr, eps=eps, weight_decay=weight_decay)
         if not 0 <= rho <= 1:
             raise ValueError(f"Invalid rho value: {rho}")
-        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+        defaults = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        accepted = {"foreach": foreach, "capturable": capturable, "differentiable": differentiable}
+        super().__init__(params, {**defaults, **accepted})
 
     def update_real(
         self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
@@ -250,7 +258,9 @@ class Rprop(RealOptimizer):
         check_at_least_zero(lr=lr)
         if not 0 < etas[0] < 1 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize})
+        defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
+        accepted = {"foreach": foreach, "capturable": capturable, "differentiable": differentiable}
+        super().__init__(params, {**defaults, **accepted})
 
     def update_real(
         self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]

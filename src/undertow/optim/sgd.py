@@ -70,6 +70,9 @@ class SGD(Optimizer):
                 "weight_decay": weight_decay,
                 "nesterov": nesterov,
                 "maximize": maximize,
+                "foreach": foreach,
+                "differentiable": differentiable,
+                "fused": fused,
             },
         )
 
@@ -148,7 +151,8 @@ class ASGD(RealOptimizer):
         check_at_least_zero(lr=lr, weight_decay=weight_decay)
         defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
                     "maximize": maximize}  # fmt: skip
-        super().__init__(params, defaults)
+        accepted = {"foreach": foreach, "capturable": capturable, "differentiable": differentiable}
+        super().__init__(params, {**defaults, **accepted})
 
     def update_real(
         self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]

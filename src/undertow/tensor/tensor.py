@@ -66,6 +66,9 @@ class Tensor:
     #: whether operations on a subclass that a program defines give tensors of it
     results_keep_class = True
 
+    #: whether it stands for a batch of examples, of which it has the shape of one
+    stands_for_many = False
+
     __torch_function__ = classmethod(by_default)
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -70,8 +70,8 @@ class Wrapping:
         known = self.wrapped.get(id(out))
         if known is None or (self.is_input(out) and id(out) not in self.dirty):
             self.wrapped[id(out)] = known = self.wrap(nr, out)  # an input returned twice is two views of itself
-        elif id(out) in self.numbers and known is out and id(out) not in self.dirty:
-            self.numbers[id(out)] = nr  # a new tensor returned twice is one object, whose gradient arrives last
+        elif id(out) in self.numbers and known is out:
+            self.numbers[id(out)] = nr  # a tensor returned twice is one object, whose gradient arrives last
             out._edge = OutputEdge((self.node, nr))
         return known
 

@@ -8,7 +8,7 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.errors import NotDifferentiableError
-from undertow.graph.accumulate import FormerMemory, gradient_edge
+from undertow.graph.accumulate import gradient_edge, keep_former
 from undertow.graph.end_nodes import Error
 from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
@@ -68,7 +68,7 @@ def set_(
     if extra.view is not None:
         extra.counter, extra.view = counter_of(self), None
     if self._edge is LEAF:
-        FormerMemory(self)
+        keep_former(self, None if array.shape == self._array.shape else "set_")
     self._array, self._xp = array, source._xp
     if recorded:
         set_edge(self, _undefined_history(self, source))

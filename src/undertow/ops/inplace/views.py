@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from undertow.backend.interface import Array
+from undertow.graph.accumulate import keep_former
 from undertow.graph.history import set_edge
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.declare import REGISTRY
@@ -48,10 +50,10 @@ def _change_base(
     before = Tensor(self._array, self._xp, None if leaf else self._edge)
     result = run(function, True, before, args, kwargs)
     version = count_change(self, name)
+    if leaf and geometry_changed(self._array, result._array):
+        keep_former(self, name)
     self._array = result._array
-    if leaf:
-        _reshape_accumulation(self)
-    else:
+    if not leaf:
         set_edge(self, result._edge)
     if version:
         extra_of(self).reshaped_at = version
@@ -83,11 +85,9 @@ def count_change(tensor: Tensor, name: str) -> int:
     return 0 if counter is NO_COUNTER else counter.value
 
 
-def _reshape_accumulation(leaf: Tensor) -> None:
-    """Let the gradient of a leaf whose shape was changed under no_grad have the new shape."""
-    accumulate = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
-    if accumulate is not None:
-        accumulate.shape, accumulate.dtype = leaf._array.shape, leaf._array.dtype
+def geometry_changed(old: Array, new: Array) -> bool:
+    """Whether an array shows its memory in another way than the other does."""
+    return bool(old.shape != new.shape or old.strides != new.strides)
 
 
 METHODS: dict[str, Any] = {
