@@ -202,7 +202,7 @@ PyObject *version_of(PyObject *tensor);
 /* Count a change of the tensor's memory by the operation `name`, as VersionCounter.bump does; the counter (borrowed), or
  * NULL with an exception. */
 PyObject *count_change(PyObject *tensor, PyObject *name);
-/* Whether a tensor may be changed without asking anybody: is_free of ops/inplace/forms.py, and it has no history itself. */
+/* Whether a tensor may be changed without asking anybody: is_free of ops/inplace/methods.py, and it has no history itself. */
 int is_free(PyObject *tensor, PyObject *state);
 /* Whether a gradient is asked of the tensor, or may be, as of a view. */
 int may_require_grad(PyObject *tensor);

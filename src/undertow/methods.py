@@ -123,7 +123,7 @@ def part(name: str, setter: bool) -> property:
     function = REGISTRY[name].function
 
     def assign(self: Tensor, value: Any) -> None:
-        forms.copy_(function(self), value)
+        in_place_methods.copy_(function(self), value)
 
     return property(function, assign if setter else None)
 
@@ -166,7 +166,6 @@ attach({name: forms.absolute(name[:-1]) for name in ("abs_", "absolute_")})
 attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
 attach({"masked_fill_": forms.masked_filling("masked_fill")})
 attach(in_place_methods.METHODS)
-attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
 attach({"__delitem__": setitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": setitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})

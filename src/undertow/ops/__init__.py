@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.ops.declare import REGISTRY
-from undertow.ops.inplace import forms
 from undertow.ops.pointwise.arithmetic import add
 from undertow.tensor.lent_operations import LentOperations, lend
 
@@ -21,7 +20,7 @@ FAMILIES = {
     "bessel_scipy",
     "views": "clone dimensions slices splitting reshape as_strided copies",
     "create": "creation ranges like",
-    "inplace": "forms methods views resize_and_set",
+    "inplace": "overwriting forms methods views resize_and_set",
     "index": "index_tensors getitem setitem index_select masks nonzero_and_coordinates gather_scatter scatter_reduce",
     "shape": "joining meshgrid_and_combinations repeat flip_roll triangles_and_diagonals padding pixel_shuffle",
     "reduce": "sums_and_products logsumexp all_any extrema cumulative sorting unique statistics vector_norms distances "
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 
 # they need the tables
 from undertow.ops.create import creation as _creation  # noqa: E402
+from undertow.ops.inplace import methods as _in_place  # noqa: E402
 from undertow.ops.views import as_strided as _strided  # noqa: E402
 from undertow.ops.views import by_memory as _by_memory  # noqa: E402
 
@@ -64,12 +64,12 @@ lend(
     LentOperations(
         from_sizes_or_data=_creation.from_sizes_or_data,
         by_memory=_by_memory.by_memory,
-        clone=forms.copy_into_new,
+        clone=_in_place.copy_into_new,
         add=add,
         layout_for=_by_memory.layout_for,
         lay_out=_strided.lay_out,
         clone_as=_strided.clone_as,
-        copy_in_place=forms.copy_,
-        zero_in_place=forms.zero_,
+        copy_in_place=_in_place.copy_,
+        zero_in_place=_in_place.zero_,
     )
 )

@@ -32,7 +32,9 @@ from undertow.modes import no_grad
 from undertow.ops import REGISTRY
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare.rules.apply_jvp import apply_jvp, sum_of_terms, terms_of
-from undertow.ops.inplace.forms import check_fit, copy, copy_
+from undertow.ops.inplace.checks import check_fit
+from undertow.ops.inplace.methods import copy_
+from undertow.ops.inplace.overwriting import copy
 from undertow.tensor import Tensor, version_of
 from undertow.tensor.extra import Tangents
 

@@ -17,7 +17,7 @@ from undertow.errors import warn_once
 from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import LOOP
 from undertow.ops.declare.rules.apply_batching import apply_to_batch
-from undertow.ops.inplace.forms import copy_
+from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor, without_history
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ compiled core is compared with: it does the usual case of the same (csrc/call/),
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ new = object.__new__
 def build(op: Op) -> None:
     """Put the op's function on it."""
     function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs)))
-    op.function = core_plan.describe(op, function, core_plan.compile_operation(op, function), op.signature)
+    op.function = describe(op, function, core_plan.compile_operation(op, function), op.signature)
 
 
 def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Any:
@@ -88,6 +89,19 @@ def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
     return function
+
+
+def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
+    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for.
+
+    compiled  what programs have: the function, or a C object before it
+    """
+    function.public = compiled
+    if compiled is function:
+        function.__signature__, function.__doc__ = signature(), op.derivatives()
+    else:
+        function.make_signature, function.make_documentation = signature, op.documentation
+    return compiled
 
 
 def call(op: Op, args: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:

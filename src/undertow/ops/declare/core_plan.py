@@ -7,7 +7,6 @@ functions become that namespace's.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -44,19 +43,6 @@ _operations: dict[Any, Op] = {}
 def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
     """The same for the form of an operation that takes `out`: what it computes is described by the one without."""
     return core.Operation(function, op.function) if is_compiled(op) else function
-
-
-def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
-    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for.
-
-    compiled  what programs have: the function, or a C object before it
-    """
-    function.public = compiled
-    if compiled is function:
-        function.__signature__, function.__doc__ = signature(), op.derivatives()
-    else:
-        function.make_signature, function.make_documentation = signature, op.documentation
-    return compiled
 
 
 def is_compiled(op: Op) -> bool:

@@ -22,7 +22,8 @@ from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.inplace.forms import copy, is_free
+from undertow.ops.inplace.methods import is_free
+from undertow.ops.inplace.overwriting import copy
 from undertow.own_files import OWN_FILES
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import LEAF, Tensor, counter_of

@@ -16,7 +16,9 @@ from undertow.ops.index.getitem import _family_arguments, beside, split
 from undertow.ops.index.index_arrays import set_at
 from undertow.ops.index.index_select import cast_number
 from undertow.ops.index.index_tensors import check_values, key_of, write_op
-from undertow.ops.inplace.forms import check_in_place, copy_, in_place, unlock
+from undertow.ops.inplace.checks import check_in_place, unlock
+from undertow.ops.inplace.forms import in_place
+from undertow.ops.inplace.methods import copy_
 from undertow.ops.inplace.overlap import refuse_overlap
 from undertow.ops.views.dimensions import broadcast_to
 from undertow.ops.views.reshape import reshape

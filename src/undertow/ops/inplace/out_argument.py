@@ -17,11 +17,12 @@ from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.operands import NUMBERS, ForeignOperandError
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.apply import call, function_of
-from undertow.ops.declare.core_plan import compile_with_out, describe
+from undertow.ops.declare.apply import call, describe, function_of
+from undertow.ops.declare.core_plan import compile_with_out
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
-from undertow.ops.inplace.forms import check_in_place, write_array
+from undertow.ops.inplace.checks import check_in_place
+from undertow.ops.inplace.forms import write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad

@@ -14,7 +14,7 @@ from undertow.graph.history import set_edge
 from undertow.graph.node import OutputEdge
 from undertow.modes import current
 from undertow.ops.arguments.sizes import ints
-from undertow.ops.inplace.forms import check_in_place
+from undertow.ops.inplace.checks import check_in_place
 from undertow.ops.inplace.views import count_change
 from undertow.ops.views.as_strided import as_strided, geometry_of
 from undertow.ops.views.by_memory import by_memory

@@ -15,7 +15,8 @@ from undertow.graph.accumulate import keep_former
 from undertow.graph.history import set_edge
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.declare import REGISTRY
-from undertow.ops.inplace.forms import check_in_place, described
+from undertow.ops.inplace.checks import check_in_place
+from undertow.ops.inplace.forms import described
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.extra import DEFAULT
 from undertow.tensor.version_counter import NO_COUNTER

@@ -7,7 +7,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.composite_order import rearranged
-from undertow.ops.inplace.forms import copy
+from undertow.ops.inplace.overwriting import copy
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.inverse_and_solve import linalg_inv
 from undertow.ops.linalg.matmul import matmul

@@ -14,7 +14,9 @@ from undertow.graph.operation_node import note
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.declare import REGISTRY, names_with
-from undertow.ops.inplace.forms import check_history, copy_, fill_, in_place, zero_
+from undertow.ops.inplace.checks import check_history
+from undertow.ops.inplace.forms import in_place
+from undertow.ops.inplace.methods import copy_, fill_, zero_
 from undertow.ops.linalg.norms import norm
 from undertow.ops.pointwise.abs_sign import abs as absolute
 from undertow.ops.pointwise.powers import pow as power
