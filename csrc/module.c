@@ -41,7 +41,8 @@ static const Object objects[] = {
     OBJECT(recorded_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(own_files), OBJECT(cpu), OBJECT(errors_variable), OBJECT(QUIET), TYPE(ufunc), OBJECT(recorded),
     OBJECT(common_dtype), OBJECT(ask_first), OBJECT(look_on), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
-    OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause)};
+    OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause),
+    OBJECT(place_of_space), OBJECT(facts_of_node)};
 
 static const Slot slots[] = {
     {"Tensor", "_array", &core.t_array}, {"Tensor", "_xp", &core.t_xp}, {"Tensor", "_edge", &core.t_edge},

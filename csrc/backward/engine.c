@@ -140,12 +140,7 @@ run_timed(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     if (status < 0 || by_python) {
         return status;
     }
-    PyObject *numbers = numbers_of(results->edges);
-    status = numbers == NULL ? -1
-                             : append_row(pass->rows, ROW_NODE, (PyObject *)Py_TYPE(node), begin, node,
-                                          SLOT(node, core.n_shape), numbers);
-    Py_XDECREF(numbers);
-    return status;
+    return append_node(pass->rows, node, begin, SLOT(node, core.n_shape), results->edges);
 }
 
 static int
