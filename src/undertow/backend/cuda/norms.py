@@ -197,8 +197,8 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
         blocks = min(count, BLOCKS) if keep and affine else count
         parts = (_empty((blocks, columns), x), _empty((blocks, columns), x)) if blocks < count else None
         call, threads = kernel("backward", BACKWARD, x.dtype), keep or threads_for(columns)
-        sums = (None, None) if parts is None else parts
-        call(blocks, threads, of_x, *sums, g, x, weight, mean, rstd, count, columns, int(keep > 0))
+        kept = (None, None) if parts is None else parts
+        call(blocks, threads, of_x, *kept, g, x, weight, mean, rstd, count, columns, int(keep > 0))
     if not affine:
         return [of_x, None, None]
     if parts is None:
