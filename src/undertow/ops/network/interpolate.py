@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
@@ -125,7 +125,7 @@ def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None
 
 def _resized(xp: Namespace, x: Array, kind: str, n: int, out: int, *options: Any, turned: bool) -> Array:
     """The last dimension with `out` elements in place of n; `turned`: the gradient of that, from `out` to n."""
-    if n * out <= SMALL[kind] ** 2:
+    if n * out <= SMALL[kind] ** 2 and x.dtype != dtypes.uint8:
         found = xp.asarray(matrix(kind, n, out, *options).astype(x.dtype))
         result = xp.matmul(x, found if turned else found.T)
         if is_finite(xp, result):
@@ -258,7 +258,8 @@ def interpolate(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} and output "
             f"{list(outputs)}"
         )
-    require_kinds(f"upsample_{mode}", input, "f")
+    if input.dtype != dtypes.uint8 or not mode.startswith("nearest"):  # images of bytes can be copied, not averaged
+        require_kinds(f"upsample_{mode}", input, "f")
     return UPSAMPLINGS[key](input, outputs, scales, bool(align_corners))
 
 

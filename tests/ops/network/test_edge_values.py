@@ -1,4 +1,4 @@
-"""An infinite element or a nan goes where PyTorch lets it go: to what is made of it, and to nothing else."""
+"""An infinite element or a nan goes where PyTorch lets it go: to what is made of it, and to nothing else; bytes."""
 
 from __future__ import annotations
 
@@ -76,3 +76,13 @@ def test_binary_cross_entropy_of_infinite_logits(torch: ModuleType, x: float, y:
 
 def test_a_logit_of_minus_infinity_is_infinitely_wrong() -> None:
     assert loss_of_logits(ut, -np.inf, 1.0) == [np.inf] * 3  # PyTorch: nan
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_images_of_bytes_are_copied(torch: ModuleType, mode: str) -> None:
+    x = np.arange(60, dtype=np.uint8).reshape(1, 3, 4, 5)
+    for size in ((3, 3), (9, 2)):
+        mine, theirs = [L.nn.functional.interpolate(L.tensor(x), size, mode=mode) for L in (ut, torch)]
+        assert mine.dtype == ut.uint8 and mine.tolist() == theirs.tolist()
+    with pytest.raises(NotImplementedError, match="not implemented for 'Byte'"):
+        ut.nn.functional.interpolate(ut.tensor(x), (3, 3), mode="bilinear")
