@@ -274,3 +274,13 @@ def test_polynomials_of_enormous_degrees() -> None:
     )
     with pytest.raises(ValueError, match="a degree of 10000000 takes as many steps"):
         function(ut.tensor(0.5), 10_000_000)
+
+
+@pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
+def test_the_spherical_bessel_function_near_its_zeros(dtype: Any) -> None:
+    x = ut.tensor([math.pi * k for k in range(1, 60)], dtype=dtype)
+    exact = np.array([math.sin(v) / v for v in x.tolist()])
+    got = ut.special.spherical_bessel_j0(x).numpy()
+    np.testing.assert_allclose(got, exact, rtol=2 * ut.finfo(dtype).eps)
+    ends = ut.tensor([0.0, math.inf, -math.inf], dtype=dtype)
+    assert ut.special.spherical_bessel_j0(ends).tolist() == [1, 0, 0]

@@ -13,7 +13,6 @@ from undertow.ops.declare import alias, composite
 from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.bessel_i import i0, special_i1, where_not_zero
 from undertow.ops.pointwise.special.error_functions import Kernel, in_double
-from undertow.ops.pointwise.trigonometric import sinc
 
 
 def _by_scipy(name: str, kernel: str, vjp: Callable[..., Any]) -> Any:
@@ -134,15 +133,25 @@ def special_kv(v: float, input: Array) -> Array:
     return _bessel_kv(input, _plain_order("kv", v))
 
 
-@composite
-def special_spherical_bessel_j0(input: Array) -> Array:
-    """sin(x) / x, and 1 at 0.
+# ---- spherical
 
-    >>> import undertow as ut
-    >>> ut.special.spherical_bessel_j0(ut.tensor([0.5]))
-    tensor([0.9589])
-    """
-    return sinc(input / math.pi)
+
+def _spherical(xp: Namespace, x: Array) -> Array:
+    zero = x == 0
+    return xp.where(zero | xp.isinf(x), 1.0 * zero, xp.sin(xp.where(xp.isinf(x), 0.0, x)) / xp.where(zero, 1.0, x))
+
+
+def _spherical_rule(xp: Namespace, g: Array, input: Array) -> Array:
+    square = input * input
+    slope = (input * xp.cos(input) - xp.sin(input)) / square
+    return xp.where(xp.equal(square, 0), 0, g * slope)
+
+
+special_spherical_bessel_j0 = unary(
+    "special_spherical_bessel_j0",
+    forward=lambda xp, input: in_double(xp, "spherical_bessel_j0", _spherical, input),
+    vjp=_spherical_rule,
+)
 
 
 # ---- Airy: y'' = x y
