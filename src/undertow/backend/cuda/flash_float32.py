@@ -19,6 +19,8 @@ from undertow.backend.interface import Array
 
 #: rows of a block, and how many of the other side come at a time; threads of a block
 TILE, THREADS = 32, 64
+#: scores of a head up to which these kernels are quicker than products
+MOST = 256 * 256
 
 # what all kernels are made of: D is how many numbers a row has, a multiple of TILE
 TOOLS = r"""
@@ -372,10 +374,12 @@ def launch(name: str, text: str, like: Array, count: int, *arguments: Any) -> No
 
 
 def serves(query: Array, key: Array, value: Array, scale: float, *others: Array) -> bool:
-    """Whether these kernels do: float32, and rows of 32 or 64 numbers, so that tiles have room in shared memory."""
+    """Whether these kernels do: float32, rows of 32 or 64 numbers, so that tiles have room in shared memory, and few
+    of them: the products of many are quicker by cuBLAS."""
     size = query.shape[-1]
     return (
         size in (32, 64)
+        and query.shape[-2] * key.shape[-2] <= MOST
         and all([x.dtype == dtypes.float32 and x.shape[-1] == size for x in (query, key, value, *others)])
         and query.size // (size * query.shape[-2]) < 65536
     )
