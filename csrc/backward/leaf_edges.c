@@ -32,30 +32,31 @@ said_of_node(PyObject *extra)
     return said;
 }
 
-/* Whether the stream that nodes share something of is one of a device. */
-static int
-is_on_device(PyObject *shared, PyObject *xp)
+/* What all nodes of the stream of a node's extra share, if it is a stream of that device (a new reference), or NULL. */
+static PyObject *
+extra_of_stream(PyObject *extra, PyObject *xp)
 {
-    PyObject *stream = PyObject_GetAttrString(shared, "stream");
+    PyObject *stream = PyObject_GetAttrString(extra, "stream");
     PyObject *space = stream == NULL ? NULL : PyObject_GetAttrString(stream, "namespace");
-    PyErr_Clear(); /* Python meets what is wrong with it */
-    int found = space == xp;
+    PyObject *shared = space == NULL || space != xp ? NULL : PyObject_GetAttrString(stream, "extra_of_nodes");
     Py_XDECREF(space);
     Py_XDECREF(stream);
-    return found;
+    PyErr_Clear(); /* Python meets what is wrong with it */
+    if (shared != NULL && Py_TYPE(shared) != core.StreamExtra) {
+        Py_CLEAR(shared);
+    }
+    return shared;
 }
 
-/* What the node of a leaf on the GPU has: what the operation has that used the leaf first, if all nodes of its stream share
- * it (a new reference); NULL without an exception: Python has to look. See extra_of_user. */
+/* What the node of a leaf on the GPU has: what nodes share on the stream of the operation that used the leaf first (a new
+ * reference); NULL without an exception: Python has to look. See extra_of_user. */
 static PyObject *
 extra_of_first_user(PyObject *extra)
 {
     PyObject *reference = SLOT(extra, core.e_used_by);
     PyObject *user = reference == Py_None ? NULL : referent(reference);
-    PyObject *shared = user == NULL ? NULL : Py_XNewRef(SLOT(user, core.n_extra)); /* NULL: it is being made */
-    if (shared != NULL && (Py_TYPE(shared) != core.StreamExtra || !is_on_device(shared, core.device_xp))) {
-        Py_CLEAR(shared);
-    }
+    PyObject *own = user == NULL ? NULL : SLOT(user, core.n_extra); /* NULL: it is being made */
+    PyObject *shared = own == NULL || own == Py_None ? NULL : extra_of_stream(own, core.device_xp);
     Py_XDECREF(user);
     return shared;
 }

@@ -206,22 +206,6 @@ def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, dtype=ut.bfloat16, rtol=0.03)
 
 
-@pytest.mark.parametrize("size", [32, 64])
-def test_attention_in_float32_as_single_kernels(size: int) -> None:
-    def attend(q: Any, k: Any, v: Any, causal: bool) -> Any:
-        q, k, v = [x.transpose(1, 2) for x in (q, k, v)]
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.3)
-
-    for causal, rows, columns in ((False, 70, 90), (True, 130, 90), (True, 33, 70)):
-        shapes = (2, rows, 3, size), (2, columns, 3, size), (2, columns, 3, size)
-        arrays = [normal(*shape, seed=k).astype(np.float32) for k, shape in enumerate(shapes)]
-        tensors = [ut.tensor(a, device="cuda") for a in arrays]
-        sent = ut.cuda.launch_stats()["launches"]
-        attend(*tensors, causal)
-        assert ut.cuda.launch_stats()["launches"] == sent + 1
-        both(lambda q, k, v, c=causal: attend(q, k, v, c), *arrays, dtype=ut.float32, rtol=1e-4)
-
-
 @pytest.mark.parametrize("size", [16, 64, 128])
 def test_attention_on_tensor_cores(size: int) -> None:
     pytest.importorskip("ml_dtypes")

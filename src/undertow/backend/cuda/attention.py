@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from undertow.backend.cuda import device, flash, flash_float32
+from undertow.backend.cuda import device, flash
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows
 from undertow.backend.interface import Array, DType
 
-#: kernels that do all of it, for some dtypes and lengths of rows
-WHOLE = (flash, flash_float32)
 #: scores that are computed at a time
 BLOCK = 1 << 24
-#: rows from which causal heads are taken in parts
+#: the fewest rows of a part of causal heads: products of fewer take longer than what they save
 LONG = 512
 
 # a block for each row of a (heads, rows, columns); row k sees columns up to first + k, unless first is -1
@@ -103,8 +101,8 @@ def _stacks(*arrays: Array) -> list[Any]:
 
 
 def _blocks(heads: int, count: int, columns: int, is_causal: bool) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows. Of long causal heads a quarter of the rows at a time: the first ones see few keys."""
-    step = -(-count // 4) if is_causal and count >= LONG else count
+    """Slices of heads and rows. Of long causal heads up to four parts at a time: the first rows see few keys."""
+    step = max(LONG, -(-count // 4)) if is_causal else count
     step = max(1, min(step, max(64, BLOCK // columns // 64 * 64)))
     many = max(1, min(BLOCK // (step * columns), 65535))
     for head in range(0, heads, many):
@@ -142,9 +140,8 @@ def attention(query: Array, key: Array, value: Array, is_causal: bool, scale: fl
     """The result, and log(sum(exp(scores))) for every query."""
     if not _serves(query, key, value):
         return None
-    whole: Any = next((kind for kind in WHOLE if kind.serves(query, key, value, scale)), None)
-    if whole is not None:
-        return whole.attention(query, key, value, is_causal, scale)
+    if flash.serves(query, key, value, scale):
+        return flash.attention(query, key, value, is_causal, scale)
     q, k, v = _stacks(query, key, value)
     multiply, sums = device.extension().multiply_into, exact(query.dtype)
     out, logs = _empty((*query.shape[:-1], value.shape[-1]), query.dtype), _empty(query.shape[:-1], sums)
@@ -177,9 +174,8 @@ def attention_gradients(
     sums = exact(query.dtype)
     if not _serves(query, key, value, g) or logs.dtype != sums:
         return None
-    whole: Any = next((kind for kind in WHOLE if kind.serves(query, key, value, scale, g, result)), None)
-    if whole is not None:
-        found = whole.gradients(g, query, key, value, result, logs, is_causal, scale)
+    if flash.serves(query, key, value, scale, g, result):
+        found = flash.gradients(g, query, key, value, result, logs, is_causal, scale)
         return [x if needed else None for x, needed in zip(found, needs, strict=True)]
     q, k, v, g = _stacks(query, key, value, g)
     multiply, log_rows = device.extension().multiply_into, rows(logs).reshape(q.shape[:2])

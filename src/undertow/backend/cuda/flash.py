@@ -43,16 +43,6 @@ SHAPES = {
     "of_queries": (Shape(64, 1, 4, 3), Shape(32, 1, 4, 2)),
 }
 
-# where heads lie
-ROWS = r"""
-struct Rows { S *at; i64 batch, head, row; };
-FN S *of_head(const Rows &x, i64 heads)
-{
-    const i64 batch = blockIdx.y / heads;
-    return x.at + batch * x.batch + (blockIdx.y - batch * heads) * x.head;
-}
-"""
-
 # what all kernels are made of. S is the dtype, D how many numbers a row has, TILE how many rows come at a time
 TOOLS = r"""
 #define MOST (16 * EACH * WARPS) // rows of a block
@@ -63,6 +53,12 @@ TOOLS = r"""
 #endif
 #define PAD (D + 8) // rows of a tile are apart so that the eight that are read together lie in different banks
 #define LOG2E 1.4426950408889634f
+struct Rows { S *at; i64 batch, head, row; };
+FN S *of_head(const Rows &x, i64 heads)
+{
+    const i64 batch = blockIdx.y / heads;
+    return x.at + batch * x.batch + (blockIdx.y - batch * heads) * x.head;
+}
 FN float wide(S v) { return Cast<float, S>::of(v); }
 FN S narrow(float v) { return Cast<S, float>::of(v); }
 #if !ALONE
@@ -497,7 +493,7 @@ def kernel(name: str, text: str, dtype: np.dtype[Any], size: int) -> Any:
     kind, shape = "f16" if dtype == dtypes.float16 else "bf16", shape_of(name, size)
     sizes = "".join([f"#define {n} {v}\n" for n, v in zip(("TILE", "EACH", "WARPS", "BLOCKS"), shape, strict=True)])
     head = f'typedef {stored(dtype)} S;\n#define KIND "{kind}"\n#define D {size}\n{sizes}'
-    return device.extension().Kernel(compile_kernels(head + ROWS + TOOLS + text, [Entry(name, "P", True)])[0])
+    return device.extension().Kernel(compile_kernels(head + TOOLS + text, [Entry(name, "P", True)])[0])
 
 
 def shape_of(name: str, size: int) -> Shape:

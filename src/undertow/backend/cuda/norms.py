@@ -203,9 +203,9 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
         return [of_x, None, None]
     if parts is None:
         parts = _affine_parts(g, x, mean, rstd, count, columns)
-    sums = [device.extension().empty(shape, x.dtype) if needed else None for needed in needs[1:]]
-    kernel("totals", TOTALS, x.dtype)((-(-columns // 32), 2), 1024, *sums, *parts, len(parts[0]), columns)
-    return [of_x, *sums]
+    totals = [device.extension().empty(shape, x.dtype) if needed else None for needed in needs[1:]]
+    kernel("totals", TOTALS, x.dtype)((-(-columns // 32), 2), 1024, *totals, *parts, len(parts[0]), columns)
+    return [of_x, *totals]
 
 
 #: blocks that go through all rows of a gradient: four for each processor of a large GPU
