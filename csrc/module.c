@@ -251,6 +251,7 @@ static PyMethodDef functions[] = {
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
     {"softmax_columns", (PyCFunction)(void (*)(void))softmax_columns, METH_FASTCALL},
     {"running_extremes", (PyCFunction)(void (*)(void))running_extremes, METH_FASTCALL},
+    {"is_ahead_of_blas", is_ahead_of_blas, METH_NOARGS},
     {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
