@@ -17,7 +17,6 @@ from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
 from undertow.torch_names.missing import refusal
 
-SymInt, SymFloat, SymBool = builtins.int, builtins.float, builtins.bool
 UntypedStorage = TypedStorage = Storage
 complex32 = chalf = unavailable("complex32", 4)
 qint8, quint8, qint32 = unavailable("qint8", 1), unavailable("quint8", 1), unavailable("qint32", 4)
@@ -26,6 +25,33 @@ float4_e2m1fn_x2 = unavailable("float4_e2m1fn_x2", 1)
 uint1, uint2, uint3, uint4, uint5, uint6, uint7 = [unavailable(f"uint{n}", 1) for n in range(1, 8)]
 int1, int2, int3, int4, int5, int6, int7 = [unavailable(f"int{n}", 1) for n in range(1, 8)]
 legacy_contiguous_format = None
+
+
+class SymInt:
+    """A size that a compiler does not know yet: nothing is one, for sizes are numbers here.
+
+    >>> import undertow as ut
+    >>> isinstance(ut.ones(2).shape[0], ut.SymInt)
+    False
+    """
+
+
+class SymFloat:
+    """A number that a compiler does not know yet: nothing is one.
+
+    >>> import undertow as ut
+    >>> isinstance(ut.ones(2).sum().item(), ut.SymFloat)
+    False
+    """
+
+
+class SymBool:
+    """A condition that a compiler does not know yet: nothing is one.
+
+    >>> import undertow as ut
+    >>> isinstance(True, ut.SymBool)
+    False
+    """
 
 
 def compile(model: Any = None, **kwargs: Any) -> Any:
