@@ -354,8 +354,9 @@ def tensordot(a: Array, b: Array, dims: Any = 2) -> Array:
         labels_b[j] = labels_a[i]
     output = [c for c in labels_a if c not in labels_b] + [c for c in labels_b if c not in labels_a]
     result = evaluate([a, b], ["".join(labels_a), "".join(labels_b)], "".join(output))
-    # a sum over a dimension that only one of them has, for the other's of size 1, would make small integers large ones
-    return result if result.dtype == a.dtype else recorded.astype(result, a.dtype)
+    # a sum over a dimension that only one of them has, for the other's of size 1, would make small integers large ones;
+    # of other dtypes, only autocast makes others
+    return recorded.astype(result, a.dtype) if a.dtype.kind in "bui" and result.dtype != a.dtype else result
 
 
 def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequence[int]]:
