@@ -31,6 +31,7 @@ first_word(PyObject *node)
     return (PyObject **)(node + 1);
 }
 
+/* Since Python 3.12 weak references lie in front of an object, and their number is negative. */
 static inline Py_ssize_t
 word_at(Py_ssize_t offset)
 {
@@ -97,9 +98,12 @@ visit_node(PyObject *node, visitproc visit, void *arg)
     PyTypeObject *type = Py_TYPE(node);
     PyObject **word = first_word(node), *edges = SLOT(node, core.n_recorded_edges);
     Py_ssize_t words = words_of(type);
-    unsigned long hidden = 1UL << word_at(type->tp_weaklistoffset) | 1UL << word_at(core.n_recorded_edges) |
-                           1UL << word_at(core.n_sequence_nr) | 1UL << word_at(core.n_shape) |
-                           1UL << word_at(core.n_dtype) | 1UL << word_at(core.n_code) | 1UL << word_at(core.n_lasti);
+    unsigned long hidden = 1UL << word_at(core.n_recorded_edges) | 1UL << word_at(core.n_sequence_nr) |
+                           1UL << word_at(core.n_shape) | 1UL << word_at(core.n_dtype) | 1UL << word_at(core.n_code) |
+                           1UL << word_at(core.n_lasti);
+    if (type->tp_weaklistoffset > 0) {
+        hidden |= 1UL << word_at(type->tp_weaklistoffset);
+    }
     Py_VISIT(type);
     for (Py_ssize_t k = 0; k < words; k++) {
         if (!(hidden >> k & 1) && word[k] != Py_None) {
@@ -109,8 +113,7 @@ visit_node(PyObject *node, visitproc visit, void *arg)
     return edges == NULL ? 0 : visit_edges(edges, visit, arg);
 }
 
-/* Let the collector see the edges as the node's own, if its class is one whose nodes show them: before Python 3.12 all
- * are; since then weak references lie in front of an object, and classes keep Python's own ways. */
+/* Let the collector see the edges as the node's own, if its class is one whose nodes show them. */
 void
 hide_edges(PyObject *node, PyObject *edges)
 {
@@ -180,7 +183,8 @@ adopt_node_class(PyTypeObject *type)
 {
     if (type->tp_dealloc == core.Node->tp_dealloc && type->tp_traverse == core.Node->tp_traverse &&
         type->tp_free == PyObject_GC_Del && type->tp_alloc == PyType_GenericAlloc && type->tp_finalize == NULL &&
-        type->tp_del == NULL && type->tp_dictoffset == 0 && type->tp_weaklistoffset > 0 && words_of(type) <= MOST_WORDS) {
+        type->tp_del == NULL && type->tp_dictoffset == 0 && type->tp_weaklistoffset != 0 &&
+        words_of(type) <= MOST_WORDS) {
         type->tp_dealloc = free_node;
         type->tp_traverse = visit_node;
     }

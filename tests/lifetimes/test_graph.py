@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from undertow.compiled import core
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +127,15 @@ def test_deep_graphs_are_freed() -> None:
     found = references(y.grad_fn, x)
     del x, y
     assert alive(found) == [False, False]
+
+
+@pytest.mark.skipif(core is None, reason="without the core nodes are objects like all others")
+def test_to_the_collector_edges_are_part_of_their_node() -> None:
+    x = ut.ones(3, requires_grad=True)
+    node = (x * 1.0).sin().grad_fn
+    below = node.recorded_edges[0]
+    assert not gc.is_tracked(node.recorded_edges)
+    assert any(found is below for found in gc.get_referents(node))
 
 
 def test_nodes_that_take_the_place_of_others_are_new() -> None:
