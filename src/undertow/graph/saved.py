@@ -228,9 +228,7 @@ class SavedTensor:
         if not self._is_output:
             self._edge = gradient_edge(data)
             self._tangents = None if data._extra is None else data._extra.tangents
-        self._counter_of_tangents = counter_of(
-            data
-        )  # a copy of the data may be kept, but its tangents are the tensor's
+        self._counter_of_tangents = counter_of(data)  # a copy may be kept, but the tangents are the tensor's
         self._counter = counter_shared_by(self._packed, data)
         self._hook, self._state, self._xp = unpack_hook, "hooked", data._xp
         self._tensor = self._array = None
@@ -277,11 +275,8 @@ class SavedTensor:
             tangents = node.extra.tangents.get(self._nr)
         if tangents is not None:
             counter = self._counter_of_tangents
-            if (
-                counter is not None
-                and counter.value != self._expected
-                and any(t is not None for t in tangents.values())
-            ):
+            changed = counter is not None and counter.value != self._expected
+            if changed and any([t is not None for t in tangents.values()]):
                 raise_mutated(node or _Anonymous(), self._argument, twin, self._expected, counter)
             extra_of(twin).tangents = tangents
         return twin
