@@ -235,7 +235,9 @@ def test_the_list_of_modules_is_pytorchs(torch) -> None:
     names = modules_of_torch()
     assert len(names) > 900 and {"torch.nn.functional", "torch.utils.data", "torch._C"} <= names
     folder = Path(torch.__file__).parent
-    files = {f"torch.{file.stem}" for file in folder.glob("*.py")} - {"torch.__init__", "torch.__config__"}
+    paths = [file.relative_to(folder.parent).with_suffix("").parts for file in folder.rglob("*.py")]
+    aside = {"_vendor", "generated", "codegen", "lib", "bin", "test"}  # templates and copies, nobody's to import
+    files = {".".join(parts) for parts in paths if aside.isdisjoint(parts) and all(map(str.isidentifier, parts))}
     assert {name for name in files if not name.endswith("__")} <= names
 
 
@@ -414,3 +416,9 @@ def test_containers_devices_and_decorators_by_private_names(tmp_path: Path) -> N
         "True torch.Size([4, 2])",
         "torch.Size([5, 4, 2])",
     ]
+
+
+def test_sizes_are_numbers_and_no_symbols() -> None:
+    """Libraries put None in the place of a size that is a symbol."""
+    assert not isinstance(ut.ones(2).shape[0], ut.SymInt)
+    assert not isinstance(1.5, ut.SymFloat) and not isinstance(True, ut.SymBool)

@@ -34,6 +34,9 @@ class ReduceOp(enum.Enum):
     BXOR = "BXOR"
 
 
+#: what PyTorch calls the class of the members, which there is another one
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+
 #: MPI's name of each
 MPI_NAMES = {"SUM": "SUM", "AVG": "SUM", "PRODUCT": "PROD", "MIN": "MIN", "MAX": "MAX", "BAND": "BAND", "BOR": "BOR",
              "BXOR": "BXOR"}  # fmt: skip

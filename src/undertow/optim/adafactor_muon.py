@@ -63,7 +63,7 @@ class Adafactor(Optimizer):
         if not weight_decay >= 0:
             raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
         defaults = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
-                    "maximize": maximize}  # fmt: skip
+                    "foreach": foreach, "maximize": maximize}  # fmt: skip
         super().__init__(params, defaults)
 
     def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:

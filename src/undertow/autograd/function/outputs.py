@@ -18,7 +18,7 @@ from undertow.graph.saved import SavedTensor
 from undertow.graph.user_lines import warn_user
 from undertow.modes import current, in_state
 from undertow.ops import REGISTRY
-from undertow.ops.inplace.forms import check_history
+from undertow.ops.inplace.checks import check_history
 from undertow.tensor import LEAF, Tensor, counter_of, version_of, without_history
 from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
 from undertow.tensor.tensor import requires_grad

@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
+from undertow.backend.public_dtypes import PREFIX
+
 
 class ReturnType(tuple[Any, ...]):
     """A tuple made from one iterable, as PyTorch's are; subclasses name the fields."""
@@ -14,7 +16,7 @@ class ReturnType(tuple[Any, ...]):
 
     def __repr__(self) -> str:
         fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self.fields, self, strict=True))
-        return f"undertow.return_types.{type(self).__name__}(\n{fields})"
+        return f"{PREFIX[0]}.return_types.{type(self).__name__}(\n{fields})"
 
 
 def define(name: str, *fields: str) -> type[ReturnType]:
