@@ -509,6 +509,28 @@ def test_the_interpreter_exits_while_operations_wait_for_another_device(attempt:
     assert out == "bye\n"
 
 
+@pytest.mark.parametrize("attempt", range(3))
+def test_the_interpreter_exits_while_threads_use_all_devices(attempt: int) -> None:
+    """What is left on two devices may wait for each other in turn: a later one of the first for a later one of both."""
+    out = run_program("""
+    import random, threading, time
+    import undertow as ut
+    def busy(seed):
+        devices = random.Random(seed)
+        while True:
+            x = ut.ones(2, requires_grad=True)
+            y = x
+            for _ in range(4):
+                y = y.to(devices.choice(["cpu", "sim:0", "sim:1", "sim:2"])) * 3
+            y.sum().backward()
+    for seed in range(3):
+        threading.Thread(target=busy, args=(seed,), daemon=True).start()
+    time.sleep(0.1)
+    print("bye")
+    """)  # fmt: skip
+    assert out == "bye\n"
+
+
 def test_a_pass_at_interpreter_exit() -> None:
     out = run_program("""
     import atexit

@@ -196,3 +196,35 @@ def test_arguments_changed_in_place_inside_of_another_gradient(function: Any) ->
 def test_a_copy_of_an_argument_may_be_changed_inside_of_another_gradient() -> None:
     inner = func.grad(lambda x: doubled_in_place(x.clone()))
     assert func.grad(lambda x: inner(x * 1).sum())(ut.ones(2)).tolist() == [8, 8]
+
+
+def rows_of_turned(x: Any) -> Any:
+    return (x * x).t().contiguous().view(-1)
+
+
+def written_by_memory(x: Any) -> Any:
+    y = (x * x).t().contiguous()
+    y.as_strided((3,), (1,)).mul_(2)
+    return y
+
+
+def seen_by_memory(x: Any) -> Any:
+    y = (x * x).t().contiguous()
+    y.as_strided_((3,), (1,))
+    return y
+
+
+def written_in_a_turned_base(x: Any) -> Any:
+    y = ut.ones(3, 2, dtype=ut.float64).t()
+    y.as_strided((3,), (1,)).mul_(x.flatten()[1:4])
+    return y * 2
+
+
+@pytest.mark.parametrize("function", [rows_of_turned, written_by_memory, seen_by_memory, written_in_a_turned_base])
+def test_tangents_of_all_directions_lie_in_memory_as_the_tensor(function: Any) -> None:
+    x = ut.arange(1.0, 7.0, dtype=ut.float64).view(2, 3)
+    expected = ut.autograd.functional.jacobian(function, x)
+    np.testing.assert_allclose(ut.func.jacfwd(function)(x), expected)
+    direction = ut.ones(2, 3, dtype=ut.float64)
+    product = ut.func.jvp(function, (x,), (direction,))[1]
+    np.testing.assert_allclose(product, (expected * direction).sum((-2, -1)))

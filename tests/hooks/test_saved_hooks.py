@@ -274,3 +274,22 @@ def test_the_version_in_the_message_is_that_of_what_was_saved() -> None:
     z.mul_(2)
     with pytest.raises(RuntimeError, match=r"version 1; expected version 0.*last change was made by mul_"):
         out.backward()
+
+
+def test_a_copy_that_a_hook_kept_is_not_used_with_tangents_of_later() -> None:
+    """The value is the former one; the tangent went along with the change in place."""
+
+    def function(x: ut.Tensor) -> ut.Tensor:
+        x = x * 1
+        with ut.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+            y = (x.exp() * x).sum()
+        x[0] *= 3
+        return y
+
+    x = ut.tensor([0.1, 0.2], dtype=ut.float64)
+    gradient = ut.func.grad(function)
+    assert gradient(x).tolist() == pytest.approx(((1 + x) * x.exp()).tolist())
+    for differentiate in (ut.func.jacfwd, lambda g: lambda x: ut.func.jvp(g, (x,), (ut.ones(2, dtype=ut.float64),))):
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+            differentiate(gradient)(x)
+    assert ut.func.jacrev(gradient)(x).diagonal().tolist() == pytest.approx(((2 + x) * x.exp()).tolist())

@@ -129,8 +129,8 @@ class SavedTensor:
     'SavedTensor'
     """
 
-    __slots__ = ("_argument", "_array", "_counter", "_edge", "_expected", "_hook", "_is_output", "_nr", "_packed",
-                 "_state", "_tangents", "_tensor", "_xp")  # fmt: skip
+    __slots__ = ("_argument", "_array", "_counter", "_counter_of_tangents", "_edge", "_expected", "_hook", "_is_output",
+                 "_nr", "_packed", "_state", "_tangents", "_tensor", "_xp")  # fmt: skip
 
     _extra = _unusual()
 
@@ -147,6 +147,7 @@ class SavedTensor:
         self._xp: Any = None
         self._nr = 0
         self._counter: VersionCounter | None = None
+        self._counter_of_tangents: VersionCounter | None = None
         self._is_output = False
         self._state = "plain"  # "plain", "hooked" or "freed"
         self._packed: Any = None
@@ -227,6 +228,7 @@ class SavedTensor:
         if not self._is_output:
             self._edge = gradient_edge(data)
             self._tangents = None if data._extra is None else data._extra.tangents
+        self._counter_of_tangents = counter_of(data)  # a copy may be kept, but the tangents are the tensor's
         self._counter = counter_shared_by(self._packed, data)
         self._hook, self._state, self._xp = unpack_hook, "hooked", data._xp
         self._tensor = self._array = None
@@ -272,6 +274,10 @@ class SavedTensor:
         if self._is_output and node is not None and node.extra is not None and node.extra.tangents is not None:
             tangents = node.extra.tangents.get(self._nr)
         if tangents is not None:
+            counter = self._counter_of_tangents
+            changed = counter is not None and counter.value != self._expected
+            if changed and any([t is not None for t in tangents.values()]):
+                raise_mutated(node or _Anonymous(), self._argument, twin, self._expected, counter)
             extra_of(twin).tangents = tangents
         return twin
 

@@ -88,13 +88,13 @@ def remember_for_node(tensor: Tensor, level: DualLevel) -> None:
 def same_layout(a: Tensor, b: Tensor, storage: bool = True) -> bool:
     """Whether the elements of both lie in memory in the same way, and (storage) in as much memory.
 
-    Of a batch, the layout of one example is looked at, and only for `storage`.
+    Of a batch, the layout of one example is looked at, and of a batch of tensors (b) only for `storage`.
     """
     one, other = a._array, b._array
     if one.shape != other.shape:
         return False
     batched = type(a) is BatchedTensor or type(b) is BatchedTensor
-    if not one.size or (batched and not storage):
+    if not one.size or (type(b) is BatchedTensor and not storage):
         return True
     if one.strides != other.strides or one.itemsize != other.itemsize:
         steps = zip(one.shape, one.strides, other.strides, strict=True)
@@ -109,21 +109,33 @@ def overlap(a: Tensor, b: Tensor) -> bool:
     return bool(a._xp.may_share_memory(physical(a)._array, physical(b)._array))
 
 
-def empty_in_layout(tensor: Tensor, dtype: DType) -> Tensor:
-    """A tensor of zeros that lies in memory of its own as `tensor` does in its."""
+def zeros_in_layout(tensor: Tensor, like: Tensor, dtype: DType) -> Tensor:
+    """A tensor of zeros that lies in memory of its own as `tensor` does in its, batched as `like` is.
+
+    Each example of a batch lies as the tensor does.
+    """
+    levels, sizes = [], []
+    while type(like) is BatchedTensor:
+        levels.append(like._level)
+        sizes.append(like._value.shape[like._dim])
+        like = like._value
     xp, array = tensor._xp, tensor._array
-    memory = xp.zeros(max(memory_of(xp, array).size, 1), dtype)
+    memory = xp.zeros((*sizes[::-1], max(memory_of(xp, array).size, 1)), dtype)
     geometry = geometry_of(xp, array)
-    strides = tuple([s * memory.itemsize for s in geometry.strides])
-    return Tensor(xp.lib.stride_tricks.as_strided(memory[geometry.offset :], array.shape, strides), xp)
+    strides = (*memory.strides[:-1], *[s * memory.itemsize for s in geometry.strides])
+    shape = (*memory.shape[:-1], *array.shape)
+    found = Tensor(xp.lib.stride_tricks.as_strided(memory[..., geometry.offset :], shape, strides), xp)
+    for level in levels[::-1]:
+        found = BatchedTensor(found, 0, level)
+    return found
 
 
 def laid_out_as(tangent: Tensor, tensor: Tensor) -> Tensor:
     """A recorded copy of the tangent, laid out as the tensor."""
     overlapping = any(n > 1 and s == 0 for n, s in zip(tensor._array.shape, tensor._array.strides, strict=True))
-    if type(tangent) is BatchedTensor or type(tensor) is BatchedTensor or overlapping:
+    if type(tensor) is BatchedTensor or overlapping:
         return REGISTRY["clone"].function(tangent)
-    return copy_(empty_in_layout(tensor, tangent._array.dtype), tangent)
+    return copy_(zeros_in_layout(tensor, tangent, tangent._array.dtype), tangent)
 
 
 def fresh(tangent: Tensor, tensor: Tensor, given: list[Any]) -> Tensor:
@@ -161,6 +173,6 @@ def set_first_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor) -> None
 
 def zeros_for(tensor: Tensor, like: Tensor) -> Tensor:
     """A zero tangent of the tensor, batched as `like` is."""
-    if type(like) is BatchedTensor or type(tensor) is BatchedTensor:
+    if type(tensor) is BatchedTensor:
         return zeros_like_batch(like, tensor._array.shape, tensor._array.dtype)
-    return empty_in_layout(tensor, tensor._array.dtype)
+    return zeros_in_layout(tensor, like, tensor._array.dtype)

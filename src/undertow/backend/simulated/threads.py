@@ -54,6 +54,8 @@ class DeviceThread:
     every: ClassVar[list[DeviceThread]] = []
     #: the idents of the threads
     idents: ClassVar[set[int]] = set()
+    #: (place, operation, device) of what no thread will run; LOCK guards it
+    left: ClassVar[list[tuple[Any, Operation, DeviceThread]]] = []
     #: whether the interpreter is about to exit
     closing: ClassVar[bool] = False
 
@@ -99,31 +101,37 @@ class DeviceThread:
                 gc.callbacks.append(_postpone)
             thread.start()
         except RuntimeError:
-            self.run_here()
+            self.run_left()
         else:
             self._thread = self._thread or thread
 
-    def run_here(self) -> None:
-        """Run in this thread what nobody else will run. The caller holds LOCK."""
-        with np.errstate():
-            self._empty_inbox()
-        self._errors = None
+    @classmethod
+    def run_left(cls) -> None:
+        """Run in this thread what nobody else will run, the lowest place first: Note [No circular waiting].
 
-    def _empty_inbox(self) -> None:
-        while self._inbox.qsize():
-            operation = self._inbox.get()
-            if isinstance(operation, Operation):
-                for other in operation.needs:
-                    self._wait_for(other)
-                self._run(operation)
+        The caller holds LOCK. What waits for a thread that still lives is looked at again, with what that leaves.
+        """
+        with np.errstate():
+            while cls._find_left():
+                first = cls.left[0]
+                _, operation, device = first
+                if all([other.wait_a_moment() for other in operation.needs]) and cls.left[:1] == [first]:
+                    heappop(cls.left)
+                    device._errors = None
+                    device._run(operation)
 
     @classmethod
-    def _wait_for(cls, operation: Operation) -> None:
-        """Wait for an operation of any device, and run what ended threads have left: the caller holds LOCK."""
-        while not operation.wait_a_moment():
-            for device in cls.every:
-                if device._thread is not None and not device._thread.is_alive():
-                    device.run_here()
+    def _find_left(cls) -> bool:
+        """Take what is left out of the inboxes of all devices that no thread serves; whether there is anything."""
+        for device in cls.every:
+            while device._inbox.qsize() and not device._is_served():
+                operation = device._inbox.get()
+                if isinstance(operation, Operation):
+                    heappush(cls.left, (operation.place, operation, device))
+        return bool(cls.left)
+
+    def _is_served(self) -> bool:
+        return self._turn.locked() if self._thread is None else self._thread.is_alive()
 
     # ---- in the thread
 
@@ -214,7 +222,7 @@ def end_threads() -> None:
         thread.join(PATIENCE_AT_EXIT)
         if not thread.is_alive():
             with held(LOCK):
-                device.run_here()  # what came too late
+                DeviceThread.run_left()  # what came too late
                 device.forget_thread()
     if _postpone in gc.callbacks:
         gc.callbacks.remove(_postpone)
@@ -228,6 +236,7 @@ def before_fork() -> None:
 
 def after_fork_in_child() -> None:
     DeviceThread.idents.clear()
+    DeviceThread.left.clear()
     for device in DeviceThread.every:
         device.forget_thread()
     LOCK.release()
