@@ -25,6 +25,8 @@ CALLS: list[tuple[str, Callable[[Any], Any]]] = [
     ("argwhere", lambda put: np.argwhere(put(X))),
     ("flatnonzero", lambda put: np.flatnonzero(put(X))),
     ("masked", lambda put: put(X)[put(X > 0)]),
+    ("a number by a mask", lambda put: put(np.array(2.5))[put(np.array(2.5)) > 0]),
+    ("no number by a mask", lambda put: put(np.array(2.5))[put(np.array(2.5)) < 0]),
     ("rows by a mask", lambda put: put(X)[put(np.array([True, False, True, True]))]),
     ("searchsorted", lambda put: np.searchsorted(put(SORTED), put(np.array([-2, 0, 0.3, np.nan, 9.0])))),
     ("to the right", lambda put: np.searchsorted(put(SORTED), put(np.array([[0.0, np.nan], [2, -1]])), side="right")),

@@ -83,14 +83,14 @@ def all_as_one(
         return None
     ids, arrays = set(map(id, params)), [p._array for p in params]
     counters = kept.pop(0) if counted else []
-    steps = {counter.item() for counter in counters} if counted else {0}
+    steps = set(map(float, counters)) if counted else {0.0}
     if len(ids) != len(params) or len(steps) != 1 or {*map(type, arrays), *map(type, grads)} != {xp.ndarray}:
         return None
     (step,) = steps
     if not update(xp, list(zip(arrays, grads, *kept, strict=True)), numbers(step)):
         return None
     for counter in counters:
-        counter.fill(step + 1)
+        counter[()] = step + 1  # in a third of the time of `fill`
     return ids
 
 
@@ -108,7 +108,7 @@ def stepped(found: dict[Any, Members], update: Callable[..., Any], numbers: Numb
         if update(xp, some.arrays, numbers(step)):
             done.update(some.ids)
             for counter in some.counters:
-                counter.fill(step + 1)
+                counter[()] = step + 1
     return done
 
 

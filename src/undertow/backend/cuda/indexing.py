@@ -257,6 +257,8 @@ def put_along_axis(x: Array, indices: Any, values: Any, axis: int | None) -> Any
 
 def getitem(x: Array, index: Any) -> Any:
     """`x[index]` for an index that is not basic; csrc/cuda/views.c calls it."""
+    if not x.ndim and tail.is_device_array(index) and index.dtype.kind == "b" and not index.ndim:
+        return getitem(x.reshape(1), index.reshape(1))  # a single number, chosen or not
     index = as_indices((index,) if is_mask(index, x) else index, always=True)
     places = places_of(x, index) if x.itemsize in WORDS else None
     if places is not None:

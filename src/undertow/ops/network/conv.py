@@ -117,15 +117,35 @@ def convolution(
     names = ("stride", "padding", "dilation", "output_padding")
     given = (stride, padding, dilation, output_padding)
     stride, padding, dilation, output_padding = [per_dim(n, v, dims) for n, v in zip(names, given, strict=True)]
-    _check_numbers(stride, padding, dilation, groups)
-    _check_channels(input, weight, bias, groups, transposed)
-    kernel = weight.shape[2:]
     if transposed:
-        sizes = _transposed_sizes(input, kernel, stride, padding, output_padding, dilation)
+        _check_numbers(stride, padding, dilation, groups)
+        _check_channels(input, weight, bias, groups, transposed)
+        sizes = _transposed_sizes(input, weight.shape[2:], stride, padding, output_padding, dilation)
         return convolve_transposed_kernel(input, weight, bias, sizes, stride, padding, dilation, groups)
-    counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
-    _check_counts(input, kernel, padding, dilation, counts)
+    _check(input, weight, bias, stride, padding, dilation, groups)
     return convolve_kernel(input, weight, bias, stride, padding, dilation, groups)
+
+
+#: shapes, dtypes and numbers of convolutions that have nothing wrong with them: models ask for the same ones every time
+_known: set[Any] = set()
+MOST_KNOWN = 4096
+
+
+def _check(
+    input: Array, weight: Array, bias: Array | None, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
+) -> None:
+    """Refuse a convolution that is not possible."""
+    of_bias = None if bias is None else (bias.shape, bias.dtype)
+    facts = input.shape, input.dtype, weight.shape, weight.dtype, of_bias, stride, padding, dilation, groups
+    if facts in _known:
+        return
+    _check_numbers(stride, padding, dilation, groups)
+    _check_channels(input, weight, bias, groups, False)
+    kernel = weight.shape[2:]
+    _check_counts(input, kernel, padding, dilation, window_counts(input.shape[2:], kernel, stride, padding, dilation))
+    if len(_known) >= MOST_KNOWN:
+        _known.clear()
+    _known.add(facts)
 
 
 def _same_padding(input: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any, Sizes]:
