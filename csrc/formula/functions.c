@@ -225,13 +225,93 @@ run_theirs(char **args, const npy_intp *dimensions, const npy_intp *strides, voi
     theirs->loop(args, dimensions, strides, theirs->data);
 }
 
-/* Powers: what is not a finite power of a finite positive number is left to the C library. */
+/* ---- powers */
+
+#define FEW_FACTORS_float 8 /* multiplied in double precision, and rounded once */
+#define FEW_FACTORS_double 4
+#define FEWER_BELOW_float 8 /* if it is the reciprocal that is wanted */
+#define FEWER_BELOW_double 2
+
+/* x to a whole power from 1 to 8, or its reciprocal; to 0 for the root */
+#define RAISE(REAL, ROOT)                                                                                   \
+    INLINE void raise_to_##REAL(const REAL *x, REAL *out, npy_intp count, const int n, const int below)     \
+    {                                                                                                       \
+        for (npy_intp k = 0; k < count; k++) {                                                              \
+            double a = x[k], b = a * a, c = b * b, found = n & 1 ? a : 1;                                   \
+            found = n & 2 ? found * b : found;                                                              \
+            found = n == 8 ? c * c : n & 4 ? found * c : found;                                             \
+            found = n == 0 ? ROOT(x[k] + 0) : found; /* of +0, if it is -0 */                               \
+            out[k] = (REAL)(below ? 1 / found : found);                                                     \
+        }                                                                                                   \
+    }                                                                                                       \
+                                                                                                            \
+    CLONES static void raise_##REAL(const REAL *x, REAL *out, npy_intp count, double exponent)              \
+    {                                                                                                       \
+        int below = exponent < 0, n = (int)fabs(exponent); /* 0 for a half */                               \
+        switch (2 * n + below) {                                                                            \
+            RAISE_CASES(REAL)                                                                               \
+        }                                                                                                   \
+    }                                                                                                       \
+                                                                                                            \
+    static int is_raised_##REAL(double exponent)                                                            \
+    {                                                                                                       \
+        double most = exponent < 0 ? FEWER_BELOW_##REAL : FEW_FACTORS_##REAL, n = fabs(exponent);           \
+        return n == 0.5 || (n == floor(n) && n >= 1 && n <= most);                                          \
+    }
+
+#define RAISE_CASE(REAL, N)                              \
+    case 2 * N: raise_to_##REAL(x, out, count, N, 0); return; \
+    case 2 * N + 1: raise_to_##REAL(x, out, count, N, 1); return;
+#define RAISE_CASES(REAL)                                                                       \
+    RAISE_CASE(REAL, 0) RAISE_CASE(REAL, 1) RAISE_CASE(REAL, 2) RAISE_CASE(REAL, 3) RAISE_CASE(REAL, 4) \
+    RAISE_CASE(REAL, 5) RAISE_CASE(REAL, 6) RAISE_CASE(REAL, 7) RAISE_CASE(REAL, 8)
+
+RAISE(float, sqrtf)
+RAISE(double, sqrt)
+
+/* All powers with one exponent for which a few multiplications or a root are enough; whether that was done. */
+#define RAISE_ALL(REAL)                                                                                     \
+    static int raise_all_##REAL(char **args, const npy_intp *dimensions, const npy_intp *strides)           \
+    {                                                                                                       \
+        REAL x[AT_ONCE], out[AT_ONCE];                                                                      \
+        if (dimensions[0] < 1 || strides[1] != 0 || !is_raised_##REAL(*(const REAL *)args[1])) {            \
+            return 0;                                                                                       \
+        }                                                                                                   \
+        double exponent = *(const REAL *)args[1];                                                           \
+        for (npy_intp start = 0; start < dimensions[0]; start += AT_ONCE) {                                 \
+            npy_intp count = dimensions[0] - start < AT_ONCE ? dimensions[0] - start : AT_ONCE;             \
+            for (npy_intp k = 0; k < count; k++) {                                                          \
+                x[k] = *(const REAL *)(args[0] + (start + k) * strides[0]);                                 \
+            }                                                                                               \
+            raise_##REAL(x, out, count, exponent);                                                          \
+            for (npy_intp k = 0; k < count; k++) {                                                          \
+                *(REAL *)(args[2] + (start + k) * strides[2]) = out[k];                                     \
+            }                                                                                               \
+        }                                                                                                   \
+        return 1;                                                                                           \
+    }
+
+RAISE_ALL(float)
+RAISE_ALL(double)
+
 static void
-loop_power(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data)
+loop_power_double(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data)
+{
+    if (depends_on_itself(args, dimensions, strides) || !raise_all_double(args, dimensions, strides)) {
+        run_theirs(args, dimensions, strides, data);
+    }
+}
+
+/* What is not a finite power of a finite positive number is left to the C library. */
+static void
+loop_power_float(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data)
 {
     float x[AT_ONCE], y[AT_ONCE], out[AT_ONCE];
     if (depends_on_itself(args, dimensions, strides)) {
         run_theirs(args, dimensions, strides, data);
+        return;
+    }
+    if (raise_all_float(args, dimensions, strides)) {
         return;
     }
     for (npy_intp start = 0; start < dimensions[0]; start += AT_ONCE) {
@@ -515,7 +595,7 @@ static const struct {
     PyUFuncGenericFunction single, twice;
     int identity;
 } of_two[] = {
-    {"power", loop_power, NULL, PyUFunc_None},
+    {"power", loop_power_float, loop_power_double, PyUFunc_None},
     {"maximum", maximum_loop_float, maximum_loop_double, PyUFunc_ReorderableNone},
     {"minimum", minimum_loop_float, minimum_loop_double, PyUFunc_ReorderableNone},
     {"fmod", fmod_loop_float, fmod_loop_double, PyUFunc_None},

@@ -324,6 +324,13 @@ threads_now(void)
     return threads;
 }
 
+/* threads_at_most() -> how many may work on one thing */
+PyObject *
+threads_at_most(PyObject *module, PyObject *nothing)
+{
+    return PyLong_FromLong(threads);
+}
+
 /* set_threads(number): how many may work on one thing; returns how many might before */
 PyObject *
 set_threads(PyObject *module, PyObject *number)

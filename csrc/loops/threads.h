@@ -21,6 +21,7 @@ void divide(Share share, void *context, Py_ssize_t count, double nanoseconds);
 /* how many were asked for */
 int threads_now(void);
 
+PyObject *threads_at_most(PyObject *module, PyObject *nothing);
 PyObject *set_threads(PyObject *module, PyObject *number);
 
 #endif

@@ -6,6 +6,8 @@
 #include "quiet.h"
 #include "twins/table.h"
 
+#include <math.h>
+
 /* The value of a ufunc of small arrays; those that are large may be divided among threads. */
 static PyObject *
 small_value(PyObject *ufunc, PyObject *const *operands, Py_ssize_t count)
@@ -56,6 +58,15 @@ COMPARISON(less_equal)
 COMPARISON(greater)
 COMPARISON(greater_equal)
 
+#define FEW_POWERS 64
+
+/* Exponents for which the loops of formula/functions.c multiply, and NumPy's takes logarithms. */
+static int
+is_better_multiplied(double exponent)
+{
+    return fabs(exponent) > 2 || exponent == -2;
+}
+
 /* power(xp, input, exponent), of real numbers */
 PyObject *
 power(PyObject *const *arguments)
@@ -70,6 +81,11 @@ power(PyObject *const *arguments)
         return small_value(ufuncs[2], factors, 2);
     }
     PyErr_Clear(); /* of an exponent that is no C integer */
+    double number = PyFloat_AsDouble(exponent);
+    PyErr_Clear();
+    if (number == -0.5 || (PyArray_SIZE((PyArrayObject *)input) > FEW_POWERS && is_better_multiplied(number))) {
+        return NULL;
+    }
     PyObject *context = enter_quiet();
     PyObject *result = PyNumber_Power(input, exponent, Py_None);
     leave_quiet(context);

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import undertow as ut
 from undertow.backend import cpu
 from undertow.compiled import core
 
@@ -198,3 +199,22 @@ def test_exp_of_complex_numbers(dtype: str) -> None:
     np.testing.assert_array_equal(FUNCTIONS["exp"](edges), np.exp(edges))
     zero = FUNCTIONS["exp"](np.array([complex(0, -0.0)], dtype))
     assert np.signbit(zero.imag)
+
+
+@pytest.mark.parametrize("size", [12, 1200, 120_000])
+@pytest.mark.parametrize("dtype", ["f", "d", "e"])
+def test_powers_that_are_multiplied(dtype: str, size: int) -> None:
+    """Of numbers of both signs, zeros, infinities, large and small ones; beside powers that are not multiplied."""
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 3e38, 1.5, -2.25, 1e-45]
+    with np.errstate(all="ignore"):
+        x = np.resize(np.concatenate([ends, np.random.default_rng(0).standard_normal(500)]), size).astype(dtype)
+        for exponent in (3, 4, 5, 8, -1, -2, -3, -8, 9, 2.5, 3.0, -2.0):
+            exact = np.power(x.astype(np.longdouble), exponent).astype(dtype)
+            found = (ut.tensor(x) ** exponent).numpy()
+            assert found.dtype == exact.dtype
+            is_exact = (found == exact) | (np.isnan(found) & np.isnan(exact))
+            away = np.abs(found - exact) / np.spacing(np.abs(exact))
+            assert (is_exact | (away <= 2)).all(), exponent
+        roots = (ut.tensor(x) ** -0.5).numpy()
+        expected = (1 / np.sqrt(x.astype("d") + 0)).astype(dtype)
+        np.testing.assert_allclose(roots, expected, rtol={"f": 2e-7, "d": 4e-16, "e": 1e-3}[dtype])

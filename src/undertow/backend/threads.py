@@ -73,6 +73,11 @@ def _processors() -> int:
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
+def kernel_threads() -> int:
+    """How many threads a kernel of the core takes at most; asked in the middle of operations."""
+    return core.threads_at_most() if core is not None else 1
+
+
 def _tell_kernels(number: int) -> None:
     set_threads = getattr(core, "set_threads", None)
     if set_threads is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from undertow.backend import kernels
+from undertow.backend import cpu, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.modes import current, no_grad
 from undertow.ops.arguments.operands import as_operand, require_kinds
@@ -56,6 +56,11 @@ def reshaped(xp: Namespace, x: Any, shape: tuple[int, ...]) -> Any:
     return None if x is None else xp.reshape(x, shape)
 
 
+def _laid_out(xp: Namespace, x: Any) -> Any:
+    """In the order of its dimensions, as the kernels read it: a copy costs less than the passes of array functions."""
+    return xp.ascontiguousarray(x) if xp is cpu else x
+
+
 def _channel_norm_forward(
     xp: Namespace, input: Array, weight: Any, bias: Any, groups: int, eps: float
 ) -> tuple[Any, Any, Any, Any]:
@@ -63,7 +68,9 @@ def _channel_norm_forward(
     require_kinds("GroupNormKernelImpl" if groups else "batch_norm", input, "f")
     at = layout(input.shape, groups)
     # groups of channels of one element are rows, which array functions are quicker with
-    found: Any = kernels.norm_channels(xp, input, groups, weight, bias, eps) if not at.are_rows() else None
+    found: Any = None
+    if not at.are_rows():
+        found = kernels.norm_channels(xp, _laid_out(xp, input), groups, weight, bias, eps)
     if found is not None:
         return found
     x = xp.reshape(input, at.shape)
@@ -92,7 +99,8 @@ def _channel_norm_gradients(
     at = layout(input.shape, groups)
     found: Any = None
     if not at.are_rows():
-        found = kernels.norm_channels_gradient(xp, g, input, groups, mean, rstd, weight, needs)
+        x, g = _laid_out(xp, input), _laid_out(xp, g)
+        found = kernels.norm_channels_gradient(xp, g, x, groups, mean, rstd, weight, needs)
     if found is not None:
         return found
     x, g = xp.reshape(input, at.shape), xp.reshape(g, at.shape)

@@ -13,6 +13,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import arranged
+from undertow.backend.threads import kernel_threads
 from undertow.ops.declare import Joint, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
@@ -33,9 +34,9 @@ def _has_blocks(xp: Namespace, *arrays: Any) -> bool:
 
 
 def blocks(heads: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows: whole heads if they are small, else some rows of one."""
+    """Slices of heads and rows: whole heads if they are small, for all threads at once, else some rows of one."""
     if rows * columns <= BLOCK:
-        step = BLOCK // (rows * columns)
+        step = BLOCK * kernel_threads() // (rows * columns)
         for start in range(0, heads, step):
             yield slice(start, min(start + step, heads)), slice(0, rows)
         return
@@ -116,7 +117,8 @@ def _block_gradients(
 
 
 def _is_small(query: Array, key: Array) -> bool:
-    return bool(query.size // query.shape[-1] * key.shape[-2] <= BLOCK)
+    of_head = query.shape[-2] * key.shape[-2]
+    return bool(query.size // query.shape[-1] * key.shape[-2] <= BLOCK * (kernel_threads() if of_head <= BLOCK else 1))
 
 
 def _by_blocks(query: Array, key: Array, value: Array, is_causal: bool, scale: float) -> tuple[Any, Any]:
