@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import itertools
+import operator
+import re
 import signal
 import sys
+import tomllib
 import types
 import warnings
 from collections import Counter
@@ -34,12 +38,38 @@ CHECKS = {
     "tangents": "forward mode",
     "vmap": "`vmap` over each tensor, and over all, against the loop",
     "errors": "arguments that PyTorch refuses",
+    "dtypes": "values and dtypes, in all other dtypes that PyTorch computes in",
+    "modules": "modules: results, gradients, buffers, state, `repr`",
+    "module errors": "modules: arguments that PyTorch refuses",
+    "optimizers": "optimizers: ten steps, with and without schedules; state",
+    "optimizer errors": "optimizers: arguments that PyTorch refuses",
 }
 
 #: relative to the largest number of a result
 TOLERANCE = {"float64": 1e-7, "complex128": 1e-7, "float32": 5e-4, "complex64": 5e-4}
+#: of two results that were rounded from time to time, to eleven and to eight bits
+NARROW = {"float16": 1e-2, "bfloat16": 4e-2}
+
+#: dtypes that NumPy does not have
+ABSENT_DTYPES = {"complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}
 
 SECONDS_PER_FUNCTION = 300
+
+KINDS = ["functions", "modules", "optimizers"]
+
+#: Differences that docs/conformance.md and docs/memory-order.md state: patterns, by reason.
+STATED = Path(__file__).with_name("stated.toml")
+
+
+@functools.cache
+def _stated() -> Any:
+    with STATED.open("rb") as file:
+        patterns = [entry["pattern"] for entry in tomllib.load(file)["stated"]]
+    return re.compile("|".join([f"(?:{p})" for p in patterns]))
+
+
+def is_stated(line: str) -> bool:
+    return bool(_stated().match(line))
 
 
 class Outcome(Exception):
@@ -50,16 +80,20 @@ class Outcome(Exception):
 
 
 class Translation:
-    """Arguments for undertow: tensors keep their strides, whose memory they share, and whether they require grad."""
+    """Arguments for undertow: tensors keep their strides, whose memory they share, and whether they require grad; a
+    tensor given twice is one tensor again.
+    """
 
     def __init__(self) -> None:
+        self.tensors: dict[int, tuple[Any, Any]] = {}  # by id: the tensor there, so that it stays, and the one here
         self.memories: dict[int, Any] = {}  # by address: the memory here, and the one there, so that it stays
 
     def of(self, value: Any) -> Any:
         torch = _torch()
         if isinstance(value, torch.Tensor):
-            made = self.tensor(value)
-            return made.requires_grad_() if value.requires_grad else made
+            if id(value) not in self.tensors:
+                self.tensors[id(value)] = value, self.tensor(value).requires_grad_(value.requires_grad)
+            return self.tensors[id(value)][1]
         if isinstance(value, torch.dtype | torch.memory_format | torch.layout):
             return getattr(ut, str(value).removeprefix("torch."))
         if isinstance(value, torch.device):
@@ -71,7 +105,13 @@ class Translation:
             return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
         if isinstance(value, dict):
             return {key: self.of(v) for key, v in value.items()}
-        if dataclasses.is_dataclass(value):
+        if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+            return rebound(value)
+        if isinstance(value, torch.nn.Module):  # one without parameters: a function with options
+            made = getattr(ut.nn, type(value).__name__)()
+            made.__dict__.update({key: v for key, v in vars(value).items() if not key.startswith("_")})
+            return made
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: self.of(getattr(value, f.name)) for f in dataclasses.fields(value)}
             return getattr(ut.nn, type(value).__name__)(**fields)
         return value
@@ -114,7 +154,8 @@ def rebound(function: Any) -> Any:
     """A helper of PyTorch's database that calls undertow where it would call torch."""
     if not isinstance(function, types.FunctionType) or not function.__module__.startswith("torch.testing"):
         return _by_name(function) or function
-    names = {n: v for n, v in function.__globals__.items() if n in function.__code__.co_names}
+    wanted = _names_in(function.__code__)
+    names = {n: v for n, v in function.__globals__.items() if n in wanted}
     spaces = {n: ut if n == "torch" else rebound(v) if callable(v) else v for n, v in names.items()}
     if "wrapper_set_seed" in names:
         spaces["wrapper_set_seed"] = _without_seed
@@ -126,6 +167,11 @@ def rebound(function: Any) -> Any:
     return made
 
 
+def _names_in(code: types.CodeType) -> set[str]:
+    """The names that a function and those inside of it use."""
+    return {*code.co_names, *[n for c in code.co_consts if isinstance(c, types.CodeType) for n in _names_in(c)]}
+
+
 def _by_name(function: Any) -> Any:
     """undertow's function of the name that one of PyTorch's has."""
     module = getattr(function, "__module__", None) or ""
@@ -135,20 +181,20 @@ def _by_name(function: Any) -> Any:
 
 
 def found(name: str) -> Any:
-    for place in (ut, ut.nn.functional, ut.Tensor):
+    for place in (ut, ut.nn.functional, ut.Tensor, ut.nn, ut.optim.lr_scheduler):
         try:
-            for part in name.split("."):
-                place = getattr(place, part)
-            return place
+            value = operator.attrgetter(name)(place)
         except AttributeError:
             continue
+        if place is ut.Tensor or callable(value) or not hasattr(ut.Tensor, name):  # `cfloat`: a dtype, and a method
+            return value
     return None
 
 
 def counterpart(info: Any) -> Any:
     """undertow's form of the function of an entry; None if there is none."""
     if isinstance(info.op, types.FunctionType) and info.op.__module__.startswith("torch.testing"):
-        return rebound(info.op) if found(info.name.removeprefix("_refs.")) else None
+        return rebound(info.op) if found(info.name) or found(info.name + "_") else None
     return found(info.name)
 
 
@@ -221,54 +267,16 @@ def _meaningful(tensor: Any) -> list[int]:
     return [] if not tensor.numel() else [s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1]
 
 
-# ---- one function of the database
+# ---- one entry of a database
 
 
-class Judge:
-    """Runs the samples of one entry, and counts."""
+class Tally:
+    """Counts comparisons, and notes what differs in which."""
 
-    def __init__(self, info: Any, most: int | None = None) -> None:
-        self.info, self.mine, self.most = info, counterpart(info), most
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.differences: list[str] = []
-        self.random = False
-
-    def run(self) -> None:
-        torch = _torch()
-        dtypes = [d for d in (torch.float64, torch.complex128, torch.float32) if d in self.info.dtypes]
-        for dtype in dtypes or list(self.info.dtypes)[:1]:
-            for number, sample in enumerate(itertools.islice(self.samples(dtype), self.most)):
-                self.where = f"{self.info.name}.{self.info.variant_test_name} {str(dtype)[6:]} sample {number}"
-                self.judge(sample, deep=dtype != torch.float32)
-        self.judge_errors()
-
-    def samples(self, dtype: Any) -> Iterator[Any]:
-        needs = self.info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
-        yield from self.info.sample_inputs("cpu", dtype, requires_grad=needs)
-
-    def judge(self, sample: Any, deep: bool) -> None:
-        arguments = ((sample.input, *sample.args), sample.kwargs)
-        theirs, error = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
-        if error is not None:
-            return
-        again, _ = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
-        seeded = "wrapper_set_seed" in getattr(getattr(self.info.op, "__code__", None), "co_names", ())
-        self.random = seeded or "empty" in self.info.name or not _alike(theirs, again)
-        narrow = [t for t in _tensors(arguments) if t.dtype == _torch().float32]
-        self.least = TOLERANCE["float32"] if narrow else 0.0
-        self.process = rebound(sample.output_process_fn_grad), sample.output_process_fn_grad
-        self.check("values", lambda: self.judge_values(arguments, theirs))
-        self.check("strides", lambda: compare_strides(self.call(arguments), theirs))
-        if not deep:
-            return
-        self.judge_layouts(arguments)
-        self.judge_in_place(sample)
-        if self.info.supports_autograd and not self.random:
-            self.judge_gradients(arguments)
-        if self.info.supports_forward_ad and not self.random:
-            self.check("tangents", lambda: self.judge_tangents(arguments))
-        if not self.random:
-            self.judge_vmap(arguments)
+        self.where = ""
 
     def check(self, kind: str, judge: Callable[[], None]) -> None:
         """Count one comparison, and note what it found."""
@@ -287,8 +295,77 @@ class Judge:
         self.counts[kind] += 1
 
     def note(self, kind: str, what: str) -> None:
-        self.counts[kind + " differ"] += 1
-        self.differences.append(f"{kind}: {self.where}: {what}")
+        line = f"{kind}: {self.where}: {what}"
+        self.counts[kind + (" stated" if is_stated(line) else " differ")] += 1
+        self.differences.append(line)
+
+
+class Judge(Tally):
+    """Runs the samples of one function, and counts."""
+
+    def __init__(self, info: Any, most: int | None = None) -> None:
+        super().__init__()
+        self.info, self.mine, self.most = info, counterpart(info), most
+        self.random = False
+
+    def run(self) -> None:
+        torch = _torch()
+        dtypes = [d for d in (torch.float64, torch.complex128, torch.float32) if d in self.info.dtypes]
+        for dtype in dtypes or list(self.info.dtypes)[:1]:
+            for number, sample in enumerate(itertools.islice(self.samples(dtype), self.most)):
+                self.where = f"{self.info.name}.{self.info.variant_test_name} {str(dtype)[6:]} sample {number}"
+                self.judge(sample, deep=dtype != torch.float32)
+        self.judge_other_dtypes(set(dtypes or list(self.info.dtypes)[:1]))
+        self.judge_errors()
+
+    def samples(self, dtype: Any) -> Iterator[Any]:
+        needs = self.info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+        yield from self.info.sample_inputs("cpu", dtype, requires_grad=needs)
+
+    def judge_other_dtypes(self, done: set[Any]) -> None:
+        for dtype in sorted(set(self.info.dtypes) - done, key=str):
+            if str(dtype)[6:] in ABSENT_DTYPES:
+                continue
+            for number, sample in enumerate(itertools.islice(self.samples(dtype), self.most)):
+                self.where = f"{self.info.name}.{self.info.variant_test_name} {str(dtype)[6:]} sample {number}"
+                self.judge_dtype(sample)
+
+    def judge_dtype(self, sample: Any) -> None:
+        arguments = ((sample.input, *sample.args), sample.kwargs)
+        theirs, error = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
+        if error is not None or any([str(getattr(t, "dtype", ""))[6:] in ABSENT_DTYPES for t in flat(theirs)]):
+            return
+        self.random = self.is_random(arguments, theirs)
+        self.least = max([NARROW.get(str(t.dtype)[6:], 0.0) for t in _tensors(arguments)], default=0.0)
+        self.process = rebound(sample.output_process_fn_grad), sample.output_process_fn_grad
+        self.check("dtypes", lambda: self.judge_values(arguments, theirs))
+
+    def judge(self, sample: Any, deep: bool) -> None:
+        arguments = ((sample.input, *sample.args), sample.kwargs)
+        theirs, error = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
+        if error is not None or any([str(getattr(t, "dtype", ""))[6:] in ABSENT_DTYPES for t in flat(theirs)]):
+            return
+        self.random = self.is_random(arguments, theirs)
+        narrow = [t for t in _tensors(arguments) if t.dtype == _torch().float32]
+        self.least = TOLERANCE["float32"] if narrow else 0.0
+        self.process = rebound(sample.output_process_fn_grad), sample.output_process_fn_grad
+        self.check("values", lambda: self.judge_values(arguments, theirs))
+        self.check("strides", lambda: compare_strides(self.call(arguments), theirs))
+        if not deep:
+            return
+        self.judge_layouts(arguments)
+        self.judge_in_place(sample)
+        if self.info.supports_autograd and not self.random:
+            self.judge_gradients(arguments)
+        if self.info.supports_forward_ad and not self.random:
+            self.check("tangents", lambda: self.judge_tangents(arguments))
+        if not self.random:
+            self.judge_vmap(arguments)
+
+    def is_random(self, arguments: Any, result: Any) -> bool:
+        again, _ = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
+        seeded = "wrapper_set_seed" in getattr(getattr(self.info.op, "__code__", None), "co_names", ())
+        return seeded or "empty" in self.info.name or not _alike(result, again)
 
     def call(self, arguments: Any) -> Any:
         positional, named = arguments
@@ -299,7 +376,7 @@ class Judge:
         mine = self.call(arguments)
         if self.random:
             return _compare_shapes(mine, theirs)
-        compare(self.process[0](mine), self.process[1](theirs))
+        compare(self.process[0](mine), self.process[1](theirs), least=self.least)
 
     def judge_layouts(self, arguments: Any) -> None:
         for name, layout in LAYOUTS.items():
@@ -382,7 +459,9 @@ class Judge:
                 raise Skip from None
             raise
         expected = [ut.stack([a, b]) for a, b in zip(*looped, strict=True)]
-        compare(self.process[0](tuple(batched)), self.process[0](tuple(expected)))
+        mine, loop = [self.process[0](r[0] if len(r) == 1 else tuple(r)) for r in (batched, expected)]
+        if not _alike(mine, loop):  # it may depend on how tensors lie in memory, which stacking changes
+            compare(mine, self.process[1](tuple(_mapped(_torch(), self.info.op, examples, chosen))))
 
     def judge_errors(self) -> None:
         if self.info.error_inputs_func is None:
@@ -578,51 +657,75 @@ def _laid_out(arguments: Any, layout: Callable[[Any], Any]) -> tuple[Any, bool]:
 # ---- all of it
 
 
-def judge(position: int, most: int | None = None) -> tuple[str, dict[str, int], list[str]]:
-    """Judge one entry of the database, in a process of a pool."""
-    info = database()[position]
-    judged = Judge(info, most)
+def judge(place: tuple[str, int], most: int | None = None) -> tuple[str, dict[str, int], list[str]]:
+    """Judge one entry of a database, in a process of a pool."""
+    kind, position = place
+    judged = judge_of(kind, database(kind)[position], most)
     if judged.mine is None:
-        return info.name, {"absent": 1}, []
+        return name_of(judged.info), {"absent": 1}, []
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SECONDS_PER_FUNCTION)
     try:
         judged.run()
     except Exception as error:
-        judged.where = info.name
         judged.note("values", f"the comparison ended: {type(error).__name__}: {error}")
     finally:
         signal.alarm(0)
-    return info.name, dict(judged.counts), judged.differences
+    return name_of(database(kind)[position]), dict(judged.counts), judged.differences
+
+
+def judge_of(kind: str, info: Any, most: int | None) -> Any:
+    if kind == "functions":
+        return Judge(info, most)
+    from . import stateful_samples
+
+    return (stateful_samples.ModuleJudge if kind == "modules" else stateful_samples.OptimizerJudge)(info)
+
+
+def name_of(info: Any) -> str:
+    named: str = info.name if hasattr(info, "name") else info.optim_cls.__name__
+    return named
 
 
 def _too_long(*_: Any) -> None:
     raise TimeoutError(f"took more than {SECONDS_PER_FUNCTION} s")
 
 
-def database() -> list[Any]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return list(op_db)
+def database(kind: str = "functions") -> list[Any]:
+    if kind == "functions":
+        from torch.testing._internal.common_methods_invocations import op_db as found
+    elif kind == "modules":
+        from torch.testing._internal.common_modules import module_db as found
+    else:
+        from torch.testing._internal.common_optimizers import optim_db as found
+    return list(found)
 
 
 def as_page(figures: dict[str, Any]) -> str:
-    lines = ["| compared | comparisons | differ |", "|---|---:|---:|"]
+    lines = ["| compared | comparisons | differ as stated | differ otherwise |", "|---|---:|---:|---:|"]
     counts = figures["counts"]
-    lines += [f"| {words} | {counts.get(k, 0):,} | {counts.get(k + ' differ', 0):,} |" for k, words in CHECKS.items()]
+    for check, words in CHECKS.items():
+        numbers = [counts.get(check + end, 0) for end in ("", " stated", " differ")]
+        lines.append(f"| {words} | " + " | ".join([f"{n:,}" for n in numbers]) + " |")
     absent = ", ".join([f"`{name}`" for name in figures["absent"]])
-    return "\n".join(lines) + f"\n\n{figures['functions']} entries of the database; absent here: {absent}."
+    return "\n".join(lines) + f"\n\n{figures['entries']} entries of the databases; absent here: {absent}."
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.samples", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these functions, as PyTorch's database calls them")
+    parser.add_argument("--of", nargs="+", choices=KINDS, default=KINDS, help="which of PyTorch's databases")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--most", type=int, help="no more samples of a function and dtype than this")
     parser.add_argument("--report", type=Path, default=Path("sample-differences.txt"))
     parser.add_argument("--update", action="store_true", help="write the figures to docs/figures and into the page")
     options = parser.parse_args(argv)
-    chosen = [k for k, info in enumerate(database()) if not options.names or info.name in options.names]
+    chosen = [
+        (kind, k)
+        for kind in options.of
+        for k, info in enumerate(database(kind))
+        if not options.names or name_of(info) in options.names
+    ]
     counts: Counter[str] = Counter()
     differences: list[str] = []
     absent: list[str] = []
@@ -633,7 +736,7 @@ def main(argv: list[str] | None = None) -> int:
             absent += [name] if "absent" in found_counts else []
             print(name, *found_differences, sep="\n  ", flush=True)
     options.report.write_text("\n".join(differences) + "\n", encoding="utf-8")
-    figures = {"functions": len(chosen), "counts": dict(sorted(counts.items())), "absent": sorted(set(absent))}
+    figures = {"entries": len(chosen), "counts": dict(sorted(counts.items())), "absent": sorted(set(absent))}
     print(as_page(figures))
     if options.update:
         from tools.figures import store

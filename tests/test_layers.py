@@ -331,6 +331,25 @@ def test_known_imports_exist() -> None:
     assert not gone, f"no longer there; remove them from KNOWN: {sorted(gone)}"
 
 
+# ------------------------------------------------------------------ functions
+
+#: the most lines that the body of a function may have
+LONGEST = 60
+
+
+def body_length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """From the first statement behind the docstring to the last one."""
+    statements = function.body[ast.get_docstring(function) is not None :]
+    return 0 if not statements else (statements[-1].end_lineno or 0) - statements[0].lineno + 1
+
+
+def test_functions_are_short() -> None:
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert body_length(node) <= LONGEST, f"{node.name} in {path} has {body_length(node)} lines"
+
+
 # ------------------------------------------------------------------ the checker itself
 
 

@@ -107,6 +107,9 @@ int take_option(PyObject **option);
 /* The tensor `out`, with the result, an array (taken over), written into it; NULL without an exception: Python has to do
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
+/* What `target`, an operation or any other callable, returns for these arguments. `state` is the current one, unless there
+ * is a profile, which wants to see the call. */
+PyObject *call_in_state(PyObject *target, PyObject *state, PyObject *const *given, Py_ssize_t count);
 /* for the types that are made of Operation's */
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
@@ -202,7 +205,7 @@ PyObject *version_of(PyObject *tensor);
 /* Count a change of the tensor's memory by the operation `name`, as VersionCounter.bump does; the counter (borrowed), or
  * NULL with an exception. */
 PyObject *count_change(PyObject *tensor, PyObject *name);
-/* Whether a tensor may be changed without asking anybody: is_free of ops/inplace/forms.py, and it has no history itself. */
+/* Whether a tensor may be changed without asking anybody: is_free of ops/inplace/methods.py, and it has no history itself. */
 int is_free(PyObject *tensor, PyObject *state);
 /* Whether a gradient is asked of the tensor, or may be, as of a view. */
 int may_require_grad(PyObject *tensor);

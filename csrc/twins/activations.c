@@ -1,5 +1,6 @@
-/* Elementwise functions of small arrays: twins of functions of ops/pointwise/activations.py, pointwise/where_clamp.py and pointwise/elementary.py. They
- * are computed in double precision, one number after the other: beyond a few hundred, NumPy's vectors are faster.
+/* Elementwise functions of small arrays: twins of functions of ops/pointwise/ (activations.py, where_clamp.py, exp_log.py,
+ * sigmoid_logit.py, abs_sign.py). They are computed in double precision, one number after the other: beyond a few
+ * hundred, NumPy's vectors are faster.
  */
 #include "kernels/kernels.h"
 #include "twins/table.h"

@@ -76,7 +76,7 @@ from undertow.modes import set_grad_enabled as set_grad_enabled
 from undertow.ops.arguments.operands import result_type as result_type
 from undertow.ops.arguments.sizes import common_shape as _common_shape_
 from undertow.ops.declare import return_types as return_types
-from undertow.ops.inplace.views import resize_as_ as resize_as_
+from undertow.ops.inplace.resize_and_set import resize_as_ as resize_as_
 from undertow.ops.random.generator import Generator as Generator
 from undertow.ops.random.generator import get_rng_state as get_rng_state
 from undertow.ops.random.generator import initial_seed as initial_seed

@@ -55,7 +55,7 @@ from undertow.ops.create.typed_tensors import (
 from undertow.ops.declare import names_with as _names_with
 from undertow.ops.declare import return_types
 from undertow.ops.inplace import out_argument as _out_argument
-from undertow.ops.inplace.views import resize_as_
+from undertow.ops.inplace.resize_and_set import resize_as_
 from undertow.ops.namespaces import fft as fft
 from undertow.ops.namespaces import foreach as _foreach
 from undertow.ops.namespaces import functional as functional

@@ -13,12 +13,12 @@ from undertow.autograd import forward_ad, graph, tensor_attributes
 from undertow.backend.public_dtypes import PUBLIC
 from undertow.compiled import core
 from undertow.graph.node import Node
-from undertow.interop import answers, dlpack, pickling
+from undertow.interop import dlpack, pickling, tensor_methods
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.create import like, to_dtype_and_device
 from undertow.ops.declare import REGISTRY, names_with
-from undertow.ops.index import getitem
-from undertow.ops.inplace import forms
+from undertow.ops.index import setitem
+from undertow.ops.inplace import forms, resize_and_set
 from undertow.ops.inplace import methods as in_place_methods
 from undertow.ops.inplace import views as in_place_views
 from undertow.ops.pointwise.powers import reciprocal
@@ -28,10 +28,12 @@ from undertow.ops.random import tensors as random_ops
 from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
+from undertow.ops.views import by_memory
 from undertow.tensor import Tensor, display, layouts, torch_function
 from undertow.tensor import facts as facts
 from undertow.tensor import subclasses as subclasses
 from undertow.tensor.size import Size
+from undertow.tensor.views import is_view
 
 #: Python's operators: special method -> operation
 OPERATORS = {
@@ -63,7 +65,7 @@ AUTOGRAD: dict[str, Any] = {
     "_base": property(tensor_attributes.get_base),
     "_grad_fn": property(tensor_attributes.get_grad_fn, None, tensor_attributes.refuse_deletion),
     "_cdata": property(id),
-    "_is_view": tensor_attributes.is_view,
+    "_is_view": is_view,
     "_post_accumulate_grad_hooks": property(tensor_attributes.get_post_accumulate_hooks),
     "backward": tensor_attributes.backward,
     "data": property(tensor_attributes.get_data, tensor_attributes.set_data, tensor_attributes.refuse_deletion),
@@ -121,7 +123,7 @@ def part(name: str, setter: bool) -> property:
     function = REGISTRY[name].function
 
     def assign(self: Tensor, value: Any) -> None:
-        forms.copy_(function(self), value)
+        in_place_methods.copy_(function(self), value)
 
     return property(function, assign if setter else None)
 
@@ -164,8 +166,7 @@ attach({name: forms.absolute(name[:-1]) for name in ("abs_", "absolute_")})
 attach({name: forms.clamping(name[:-1]) for name in ("clamp_", "clip_")})
 attach({"masked_fill_": forms.masked_filling("masked_fill")})
 attach(in_place_methods.METHODS)
-attach({"copy_": forms.copy_, "fill_": forms.fill_, "zero_": forms.zero_})
-attach({"__delitem__": getitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": getitem.setitem})
+attach({"__delitem__": setitem.delitem, "__reversed__": flip_roll.backwards, "__setitem__": setitem.setitem})
 attach({special: REGISTRY[name].function for special, name in OPERATORS.items()})
 attach({special: reflected(name) for special, name in REFLECTED.items()})
 attach({special: getattr(Tensor, name + "_") for special, name in AUGMENTED.items()})
@@ -176,6 +177,8 @@ attach({n: property(REGISTRY[f].function) for n, f in
 # whose tensor comes second
 attach({"polygamma": polygamma_of, "where": where_of})
 attach(in_place_views.METHODS)
+attach(resize_and_set.METHODS)
+attach(by_memory.METHODS)
 attach(facts.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)
@@ -187,7 +190,7 @@ attach(sparse_conversions.METHODS)
 attach(compressed.METHODS)
 attach({"__repr__": forward_ad.tensor_repr, "__format__": display.tensor_format})
 attach(pickling.METHODS)
-attach(answers.METHODS)
+attach(tensor_methods.METHODS)
 attach(dlpack.METHODS)
 attach(AUTOGRAD)
 #: the attributes that the compiled core reads itself (csrc/call/attributes.c), as they are in Python

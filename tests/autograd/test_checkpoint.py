@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -321,3 +322,75 @@ def test_reentrant_is_refused_under_transformations(transform: str) -> None:
 
     with pytest.raises(RuntimeError, match=r"cannot run inside vmap or forward-mode AD.*Pass use_reentrant=False"):
         TRANSFORMS[transform](reentrant)(ut.ones(3))
+
+
+# ---- what the function does with transformations, and to tensors that it needs
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+@pytest.mark.parametrize("unused", [True, False])
+def test_a_jacobian_inside_is_that_of_the_function_alone(unused: bool, early_stop: bool) -> None:
+    """Its passes for all rows are one pass, in a vmap that the function was not called in."""
+
+    def function(x: Any) -> Any:
+        y = x.exp()
+        rows = ut.func.jacrev(lambda t: t.sin() * t)(y)
+        return y if unused else rows.sum(0) * y
+
+    def gradient(call: Any) -> tuple[Any, Any]:
+        x = ut.tensor([0.1, 0.5, 0.9], dtype=ut.float64, requires_grad=True)
+        out = call(x)
+        return out.tolist(), ut.autograd.grad(out.sum(), x)[0].tolist()
+
+    expected = gradient(function)
+    found = gradient(lambda x: checkpoint(function, x, use_reentrant=False, early_stop=early_stop))
+    assert found == (pytest.approx(expected[0]), pytest.approx(expected[1]))
+
+
+def test_a_changed_input_is_noticed_under_vmap() -> None:
+    def function(x: Any) -> Any:
+        x = x * 1
+        y = checkpoint(lambda t: t.sin(), x, use_reentrant=False)
+        x[0] = 0.0
+        return y.sum()
+
+    for gradient in (ut.func.grad(function), ut.func.vmap(ut.func.grad(function))):
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+            gradient(ut.ones(2, 2))
+
+
+def test_what_the_function_needs_and_changes_is_an_error_as_without_checkpoint() -> None:
+    """PyTorch computes with the changed values."""
+
+    def function(x: Any) -> Any:
+        y = x.exp()
+        y[0] = 7.0
+        return y.sin()
+
+    x = ut.ones(2, requires_grad=True)
+    y = checkpoint(function, x, use_reentrant=False)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*\[2\].*made by"):
+        y.sum().backward()
+
+
+def test_what_is_changed_after_it_was_saved_for_the_last_time_is_not_recomputed() -> None:
+    def function(x: Any) -> Any:
+        y = x.exp()
+        z = y * 2
+        y.zero_()
+        return z
+
+    x = ut.ones(2, requires_grad=True)
+    checkpoint(function, x, use_reentrant=False).sum().backward()
+    assert x.grad.tolist() == pytest.approx((2 * ut.ones(2).exp()).tolist())
+
+
+def test_a_reentrant_checkpoint_runs_in_a_level_that_does_not_concern_it() -> None:
+    x = ut.ones(2, requires_grad=True)
+    with ut.autograd.forward_ad.dual_level():
+        y = checkpoint(ut.sin, x, use_reentrant=True)
+        assert type(y.grad_fn).__name__ == "CheckpointFunctionBackward"
+        with pytest.raises(RuntimeError, match="cannot run inside vmap or forward-mode"):
+            checkpoint(ut.sin, ut.autograd.forward_ad.make_dual(x, ut.ones(2)), use_reentrant=True)
+    y.sum().backward()
+    assert x.grad is not None

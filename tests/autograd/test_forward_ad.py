@@ -462,3 +462,12 @@ def test_a_batch_that_is_looked_at_in_place_keeps_its_memory() -> None:
     found, row = ut.vmap(f)(ut.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
     assert found.tolist() == [[[10, 30], [2, 4]]]
     assert row.tolist() == [[10, 2]]
+
+
+def test_a_dual_is_not_made_of_a_dual_of_its_level() -> None:
+    with dual_level():
+        dual = make_dual(ut.ones(2), ut.ones(2))
+        with pytest.raises(RuntimeError, match="already has a forward gradient at the same level 0"):
+            make_dual(dual, ut.ones(2))
+        again = make_dual(unpack_dual(dual).primal, ut.zeros(2))
+        assert unpack_dual(again).tangent.tolist() == [0, 0]

@@ -23,7 +23,6 @@ from undertow.autograd.checkpoint import (
 )
 from undertow.autograd.checkpoint import memory_budget as budgets
 from undertow.autograd.interceptors.op_mode import operation_name
-from undertow.autograd.interceptors.stack import call_op
 from undertow.modes import current, set_state
 from undertow.ops import REGISTRY
 
@@ -152,7 +151,7 @@ class observed:
             state = current()
             set_state(state.with_intercept(outer.intercept))
             try:
-                return call_op(function.op, args)
+                return function.op.by_position(*args)
             finally:
                 set_state(state)
 

@@ -23,9 +23,9 @@ from undertow.ops.pointwise.activations import (
 )
 from undertow.ops.pointwise.arithmetic import difference, negated
 from undertow.ops.pointwise.comparison import greater, greater_equal, less, less_equal
-from undertow.ops.pointwise.elementary import logistic, sigmoid_gradient
 from undertow.ops.pointwise.gelu import gaussian_linear
 from undertow.ops.pointwise.powers import power
+from undertow.ops.pointwise.sigmoid_logit import logistic, sigmoid_gradient
 from undertow.ops.pointwise.where_clamp import clamp_to_numbers_rule, clamped_to_numbers
 from undertow.ops.reduce.extrema import max_dim, min_dim, scatter_selected
 from undertow.ops.reduce.sorting import sort_forward, topk_forward

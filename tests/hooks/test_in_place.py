@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import undertow as ut
+
 
 def test_earlier_hooks_stay_with_the_old_version(L: ModuleType) -> None:
     a, seen = L.tensor([1.0], requires_grad=True), []
@@ -101,3 +103,17 @@ def test_hooks_of_a_function_that_changes_its_input(L: ModuleType) -> None:
     (b * 5).backward()
     assert seen == [("new", 5.0), ("old", 10.0)]
     assert a.grad.item() == 30.0
+
+
+def test_a_batch_of_gradients_leaves_retained_gradients_as_they_are() -> None:
+    """`.grad` has room for one; PyTorch puts something there that cannot be read."""
+    x = ut.ones(2, requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    z = y * y
+    z.sum().backward(retain_graph=True)
+    rows = ut.autograd.grad(z, x, ut.eye(2), is_grads_batched=True, retain_graph=True)[0]
+    assert rows.tolist() == [[18, 0], [0, 18]]
+    assert y.grad.tolist() == [6, 6]
+    z.sum().backward()
+    assert y.grad.tolist() == [12, 12]

@@ -261,3 +261,16 @@ def test_the_former_value_that_a_change_keeps_counts_versions_of_its_own(L: Modu
     assert seen == [(0, 0)]
     with L.autograd.graph.save_on_cpu():
         x.sin_()
+
+
+def test_the_version_in_the_message_is_that_of_what_was_saved() -> None:
+    x = ut.ones(2, requires_grad=True)
+    with ut.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t.clone()):
+        y = x.exp()
+    y.fill_(0.5)
+    z = y.sin() + x.exp()
+    with ut.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t.clone()):
+        out = (z * z).sum()
+    z.mul_(2)
+    with pytest.raises(RuntimeError, match=r"version 1; expected version 0.*last change was made by mul_"):
+        out.backward()

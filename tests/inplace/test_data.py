@@ -184,3 +184,55 @@ def test_without_recording_they_may_be_changed(L: Any) -> None:
     with L.no_grad():
         v.mul_(3)
     assert v.tolist() == [3, 3] and x.tolist() == [1, 1, 1, 1]
+
+
+# ---- leaves whose shape changes between a graph and its backward pass
+
+
+def assigned(L: Any, x: Any) -> None:
+    x.data = L.ones(3)
+
+
+def turned(L: Any, x: Any) -> None:
+    with L.no_grad():
+        x.t_()
+
+
+def put_elsewhere(L: Any, x: Any) -> None:
+    with L.no_grad():
+        x.set_(L.ones(3))
+
+
+@pytest.mark.parametrize("change", [assigned, turned, put_elsewhere])
+def test_a_gradient_of_the_former_shape_is_not_made_to_fit(change: Any) -> None:
+    """PyTorch refuses it too, and then those of the present shape."""
+    x = ut.ones(2, 3, requires_grad=True)
+    y = (x * 2).sum()
+    change(ut, x)
+    with pytest.raises(RuntimeError, match="The shape of a leaf must match"):
+        y.backward()
+    assert x.grad is None
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == ut.full(x.shape, 2.0).tolist()
+
+
+def test_a_gradient_of_the_former_order_is_refused() -> None:
+    """PyTorch stores it as it was before."""
+    x = ut.ones(2, 2, requires_grad=True)
+    y = (x * ut.tensor([[1.0, 2.0], [3.0, 4.0]])).sum()
+    turned(ut, x)
+    with pytest.raises(RuntimeError, match=r"changed by t_ since"):
+        y.backward()
+    assert x.grad is None
+
+
+def test_a_gradient_is_not_added_to_one_of_another_shape() -> None:
+    """PyTorch adds what can be broadcast."""
+    x = ut.ones(2, 3, requires_grad=True)
+    (x * 2).sum().backward()
+    assigned(ut, x)
+    with pytest.raises(RuntimeError, match=r"shape of a leaf's \.grad, \[2, 3\]"):
+        (x * 2).sum().backward()
+    x.grad = None
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2] * 3

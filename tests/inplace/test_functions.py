@@ -239,3 +239,22 @@ def test_an_instance_answers_what_its_node_would(L: Any) -> None:
     assert instance.name().startswith("Custom") and tuple(instance.next_functions) == () and instance.metadata == {}
     with pytest.raises(RuntimeError, match="non-static forward method is deprecated"):
         instance(L.ones(1))
+
+
+def test_a_tensor_changed_as_two_arguments_is_the_last_output(L: Any) -> None:
+    class Both(L.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.mark_dirty(x, y)
+            return x.mul_(2), y.mul_(3)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            return g * 10, h * 100
+
+    w = L.ones(2, requires_grad=True)
+    x = w * 1
+    one, two = Both.apply(x, x)
+    assert one is x and two is x and x.output_nr == 1
+    x.sum().backward()
+    assert w.grad.tolist() == [100, 100]

@@ -363,3 +363,17 @@ def test_grouped_mm_of_rows_behind_the_last_group() -> None:
     assert out.sum(1).tolist() == [6, 6, 0, 0]
     with pytest.raises(RuntimeError, match="to at most 4, but it is"):
         ut.nn.functional.grouped_mm(ut.ones(4, 2), ut.ones(1, 2, 3), offs=ut.tensor([5], dtype=ut.int32))
+
+
+@pytest.mark.torch
+def test_linear_cross_entropy_loss_prints_its_arguments(torch: ModuleType) -> None:
+    mine, theirs = [
+        L.nn.LinearCrossEntropyLoss(3, 4, out_features=(2,), weight=L.ones(4), ignore_index=1, reduction="sum")
+        for L in (ut, torch)
+    ]
+    assert repr(mine) == repr(theirs)
+
+
+def test_huber_loss_wants_a_number() -> None:
+    with pytest.raises(TypeError, match="delta must be a float or int, got: <class 'complex'>"):
+        ut.nn.HuberLoss(delta=1j)  # type: ignore[arg-type]

@@ -39,6 +39,16 @@ def test_named_parameters(L: ModuleType) -> None:
     assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["w", "b"]
 
 
+def test_all_parameters_have_names_or_none_has(L: ModuleType) -> None:
+    p, q = L.ones(1, requires_grad=True), L.ones(1, requires_grad=True)
+    some = ([("a", p), q], [q, ("a", p)])
+    groups = [{"params": [p]}, {"params": [("b", q)]}]
+    for given, words in ((some[0], "Some param names"), (some[1], "Some param names"), (groups, "group with names"),
+                         ([groups[1], groups[0]], "group without names")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"should be with/without names. .*{words}"):
+            L.optim.SGD(given, lr=0.1)
+
+
 @pytest.mark.parametrize(
     ("params", "error", "words"),
     [

@@ -50,3 +50,25 @@ def test_sparse_adam_wants_sparse_gradients() -> None:
     p.sum().backward()
     with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients"):
         ut.optim.SparseAdam([p]).step()
+
+
+def test_sparse_adam_wants_dense_real_parameters() -> None:
+    for wrong in (ut.eye(2).to_sparse(), ut.ones(2, dtype=ut.complex64)):
+        with pytest.raises(ValueError, match=r"params at indices \[\[0, 1\]\]: SparseAdam requires dense, real"):
+            ut.optim.SparseAdam([ut.ones(2), wrong])
+
+
+def one_sparse_step(L: Any) -> Any:
+    p = L.nn.Parameter(L.tensor(2.0, dtype=L.float64))
+    optimizer = L.optim.SparseAdam([p], lr=0.1)
+    for _ in range(2):
+        (p * p).backward()
+        p.grad = p.grad.to_sparse()
+        optimizer.step()
+        optimizer.zero_grad()
+    return p.item()
+
+
+@pytest.mark.torch
+def test_sparse_adam_of_a_tensor_without_dimensions(torch: ModuleType) -> None:
+    assert one_sparse_step(ut) == pytest.approx(one_sparse_step(torch), rel=1e-12)

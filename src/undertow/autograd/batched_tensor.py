@@ -88,6 +88,7 @@ class BatchedTensor(Tensor):
 
     __slots__ = ("_dim", "_level", "_value")
 
+    stands_for_many = True
     _value: Tensor
     _dim: int
     _level: Any

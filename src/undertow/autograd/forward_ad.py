@@ -187,6 +187,11 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         if not dtypes.is_differentiable(value._array.dtype):
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {value._array.dtype}")
     chosen.check_tangent(tensor, tangent)
+    if tangent_of(tensor, chosen) is not None:
+        raise RuntimeError(
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
+            f"{chosen.number} is not supported. Take its primal (unpack_dual), or another level."
+        )
     if any(tangent_of(tangent, d) is not None for d in active().duals[chosen.number + 1 :]):
         raise RuntimeError(
             f"the tangent given for level {chosen.number} has itself a tangent at an inner level. Make the inner dual "

@@ -12,7 +12,7 @@ from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.backend import dtypes
 from undertow.backend.interface import DType
 from undertow.backend.sparse.compressed import form_of
-from undertow.graph.accumulate import grad_dtype_of, refresh_accumulate_node
+from undertow.graph.accumulate import grad_dtype_of, keep_former, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
 from undertow.modes import Interceptor, current
@@ -265,13 +265,11 @@ def set_data(self: Tensor, source: Any) -> None:
         extra_of(self if extra.view is None else extra.view.base).moved = True
     if source._array.shape != self._array.shape:
         extra.resized_at = next_sequence_nr()
+        if self._edge is LEAF:
+            keep_former(self, "an assignment to .data")
     self._array = source._array
     self._xp = source._xp
     refresh_accumulate_node(self)
-
-
-def is_view(self: Tensor) -> bool:
-    return self._extra is not None and self._extra.view is not None
 
 
 def get_base(self: Tensor) -> Tensor | None:

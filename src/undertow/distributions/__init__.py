@@ -16,7 +16,7 @@ from undertow.distributions.discrete import Bernoulli, Binomial, Geometric, Nega
 from undertow.distributions.distribution import Distribution
 from undertow.distributions.divergence import kl_divergence, register_kl
 from undertow.distributions.exponential_family import ExponentialFamily
-from undertow.distributions.gammas import Beta, Chi2, Dirichlet, FisherSnedecor, Gamma, StudentT
+from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma
 from undertow.distributions.independent import Independent
 from undertow.distributions.log_normal import LogNormal
 from undertow.distributions.mixture import MixtureSameFamily
@@ -29,6 +29,7 @@ from undertow.distributions.relaxed import (
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
 )
+from undertow.distributions.student_t_and_f import FisherSnedecor, StudentT
 from undertow.distributions.transforms import (
     AbsTransform,
     AffineTransform,

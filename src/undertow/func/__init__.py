@@ -10,6 +10,7 @@ from undertow.autograd.vmap import vmap as vmap
 from undertow.func.forward import hessian as hessian
 from undertow.func.forward import jacfwd as jacfwd
 from undertow.func.forward import jvp as jvp
+from undertow.func.forward import linearize as linearize
 from undertow.func.modules import functional_call as functional_call
 from undertow.func.modules import replace_all_batch_norm_modules_ as replace_all_batch_norm_modules_
 from undertow.func.modules import stack_module_state as stack_module_state
@@ -17,7 +18,6 @@ from undertow.func.mutations import functionalize as functionalize
 from undertow.func.reverse import grad as grad
 from undertow.func.reverse import grad_and_value as grad_and_value
 from undertow.func.reverse import jacrev as jacrev
-from undertow.func.reverse import linearize as linearize
 from undertow.func.reverse import per_sample_grad as per_sample_grad
 from undertow.func.reverse import value_and_grad as value_and_grad
 from undertow.func.reverse import vjp as vjp

@@ -1,4 +1,4 @@
-"""Derivatives by forward mode: jvp, jacfwd, and the Hessian as forward over reverse."""
+"""Derivatives by forward mode: jvp, jacfwd, linearize, and the Hessian as forward over reverse."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import pytree
 from undertow.autograd import forward_ad
+from undertow.autograd.alias import differentiable_alias
+from undertow.autograd.backward import grad as autograd_grad
 from undertow.autograd.functional.jacobians import standard_basis
+from undertow.autograd.functional.recording import recording
 from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns, plan_symmetric, with_mirror_images
+from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.autograd.vmap import vmap
 from undertow.func.arguments import (
     Argnums,
     check_outputs,
     check_tensors,
     checked_argnums,
+    reaches_others,
     replaced,
     split_aux,
     zeros_like,
 )
 from undertow.func.complex_jacobians import as_one_complex, imaginary
-from undertow.func.reverse import grad, jacrev
+from undertow.func.reverse import _RecordedCall, grad, jacrev
 from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
+from undertow.modes import is_grad_enabled, set_grad_enabled
 from undertow.ops import REGISTRY
 from undertow.tensor import Tensor
 
@@ -249,3 +255,44 @@ def _single(output: Any) -> Tensor:
             "only such a function has a Hessian matrix. Leave sparsity out, or take the sum of the output."
         )
     return REGISTRY["reshape"].function(output, ())
+
+
+def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
+    """`func(*primals)`, and the linear function that multiplies its Jacobian there with tangents: (output, jvp_fn).
+
+    The forward pass runs once, also if `jvp_fn(*tangents)` is called many times: it transposes a recorded reverse pass.
+
+    >>> import undertow as ut
+    >>> output, jvp_fn = linearize(ut.exp, ut.zeros(2))
+    >>> jvp_fn(ut.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    call = _RecordedCall(func, primals, False, "linearize(f, *primals)")
+    check_outputs(call.outputs, "linearize(f, *primals)")
+    with recording():
+        seeds = [differentiable_alias(zeros_like(o), connected=False) for o in call.outputs]
+        gradients = call.gradients(seeds, create_graph=True)
+    used = [k for k, g in enumerate(gradients) if get_requires_grad(g)]
+
+    def jvp_fn(*tangents: Any) -> Any:
+        leaves, spec = pytree.flatten(tangents)
+        if spec != call.spec:
+            raise RuntimeError(
+                f"linearize: Expected the tangents to have the same structure as the primals, got {spec}, expected "
+                f"{call.spec}"
+            )
+        for leaf, primal in zip(leaves, call.own, strict=True):
+            if leaf.shape != primal.shape:
+                raise RuntimeError(f"linearize: a tangent has shape {leaf.shape}, its primal {primal.shape}")
+        found: Sequence[Any] = [None] * len(seeds)
+        if used:
+            create_graph = is_grad_enabled() and (
+                any(get_requires_grad(t) for t in leaves) or reaches_others(call.outputs, call.own)
+            )
+            with set_grad_enabled(is_grad_enabled()):
+                found = autograd_grad([gradients[k] for k in used], seeds, [leaves[k] for k in used], retain_graph=True,
+                                      create_graph=create_graph, allow_unused=True)  # fmt: skip
+        products = [zeros_like(o) if t is None else t for t, o in zip(found, call.outputs, strict=True)]
+        return call.out_spec.unflatten(products)
+
+    return call.released(call.output), jvp_fn

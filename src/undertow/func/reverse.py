@@ -1,4 +1,4 @@
-"""Derivatives by reverse mode: grad, vjp, jacrev, and linearize."""
+"""Derivatives by reverse mode: grad, vjp and jacrev."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from undertow.func.complex_jacobians import as_one_complex, imaginary
 from undertow.func.sparse import Products, Sparse, blocks_of, pattern_of
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.edges import Edge
-from undertow.modes import is_grad_enabled, set_grad_enabled
+from undertow.modes import is_grad_enabled
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
 
@@ -291,44 +291,3 @@ def _sparse_rows(call: _RecordedCall, func: Function, wanted: Sparse) -> list[An
     plan = plan_rows_or_columns(pattern, "reverse-mode")
     products = Products(lambda *seeds: call.gradients(seeds), call.outputs, call.own)
     return blocks_of(products, plan, pattern, wanted).rows(call.outputs, call.own)
-
-
-def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
-    """`func(*primals)`, and the linear function that multiplies its Jacobian there with tangents: (output, jvp_fn).
-
-    The forward pass runs once, also if `jvp_fn(*tangents)` is called many times: it transposes a recorded reverse pass.
-
-    >>> import undertow as ut
-    >>> output, jvp_fn = linearize(ut.exp, ut.zeros(2))
-    >>> jvp_fn(ut.tensor([1.0, 2.0]))
-    tensor([1., 2.])
-    """
-    call = _RecordedCall(func, primals, False, "linearize(f, *primals)")
-    check_outputs(call.outputs, "linearize(f, *primals)")
-    with recording():
-        seeds = [differentiable_alias(zeros_like(o), connected=False) for o in call.outputs]
-        gradients = call.gradients(seeds, create_graph=True)
-    used = [k for k, g in enumerate(gradients) if get_requires_grad(g)]
-
-    def jvp_fn(*tangents: Any) -> Any:
-        leaves, spec = pytree.flatten(tangents)
-        if spec != call.spec:
-            raise RuntimeError(
-                f"linearize: Expected the tangents to have the same structure as the primals, got {spec}, expected "
-                f"{call.spec}"
-            )
-        for leaf, primal in zip(leaves, call.own, strict=True):
-            if leaf.shape != primal.shape:
-                raise RuntimeError(f"linearize: a tangent has shape {leaf.shape}, its primal {primal.shape}")
-        found: Sequence[Any] = [None] * len(seeds)
-        if used:
-            create_graph = is_grad_enabled() and (
-                any(get_requires_grad(t) for t in leaves) or reaches_others(call.outputs, call.own)
-            )
-            with set_grad_enabled(is_grad_enabled()):
-                found = autograd_grad([gradients[k] for k in used], seeds, [leaves[k] for k in used], retain_graph=True,
-                                      create_graph=create_graph, allow_unused=True)  # fmt: skip
-        products = [zeros_like(o) if t is None else t for t, o in zip(found, call.outputs, strict=True)]
-        return call.out_spec.unflatten(products)
-
-    return call.released(call.output), jvp_fn

@@ -65,8 +65,12 @@ class AccumulateGrad(Node):
         if variable._edge is None:
             return  # it has stopped requiring grad since the graph was recorded
         extra = extra_of(variable)
+        if extra.rare is not None and extra.rare.former:
+            refuse_former(self, extra.rare.former)
         with held(_lock):
             old = extra.grad
+            if old is not None and old._array.shape != grad.shape:
+                refuse_other_shape(old, grad)
             if type(grad) is Tensor or isinstance(grad, Tensor):
                 extra.grad = lent().clone(grad) if old is None else lent().add(old, grad)
             elif old is None:
@@ -110,10 +114,10 @@ def grad_dtype_of(leaf: Tensor) -> DType | None:
 
 
 def refresh_accumulate_node(leaf: Tensor) -> None:
-    """Let the node that a graph may already hold know that the leaf's shape or gradient's dtype has changed."""
+    """Let the node that a graph may already hold know that the dtype of the leaf's gradient has changed."""
     node = None if leaf._extra is None or leaf._extra.accumulate is None else leaf._extra.accumulate()
     if node is not None:
-        node.shape, node.dtype = leaf._array.shape, grad_dtype_of(leaf)
+        node.dtype = grad_dtype_of(leaf)
 
 
 def leaf_edge(leaf: Tensor) -> AccumulateGrad:
@@ -121,7 +125,7 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     extra = leaf._extra
     reference = None if extra is None else extra.accumulate
     node = None if reference is None else reference()
-    if node is None and core is not None and leaf._xp is cpu:
+    if node is None and core is not None:
         extra_of(leaf)
         node = core.plain_leaf_edge(leaf)
     if node is None:
@@ -159,11 +163,15 @@ def extra_of_user(leaf: Tensor, used_by: Any) -> NodeExtra:
 new = object.__new__
 
 
-class FormerMemory:
-    """What a leaf was until `set_` gave it other memory: graphs recorded before lead there, by a node of their own."""
+class Former:
+    """What a leaf was until its shape or memory changed: graphs recorded before lead there, by a node of their own.
 
-    def __init__(self, leaf: Tensor) -> None:
+    change  what changed its shape; None where it only got other memory of the same shape
+    """
+
+    def __init__(self, leaf: Tensor, change: str | None) -> None:
         extra = extra_of(leaf)
+        self.change = change
         self.until = next_sequence_nr()
         self.shape, self.dtype = leaf._array.shape, grad_dtype_of(leaf)
         self.accumulate = extra.accumulate
@@ -178,6 +186,31 @@ class FormerMemory:
                 node.shape, node.dtype = self.shape, self.dtype
                 self.accumulate = weakref.ref(node)
         return node
+
+
+def keep_former(leaf: Tensor, change: str | None) -> None:
+    """Note what a leaf has been, before it is changed, if an operation has ever used it."""
+    extra = leaf._extra
+    if extra is not None and (extra.accumulate is not None or extra.used_by is not None):
+        Former(leaf, change)
+
+
+def refuse_former(node: AccumulateGrad, formers: tuple[Former, ...]) -> None:
+    """Raise if the gradient at this node is for elements that the leaf does not have (in this order) any more."""
+    for former in formers:
+        if former.change is not None and former.accumulate is not None and former.accumulate() is node:
+            raise RuntimeError(
+                f"The shape of a leaf must match the one that the graph was recorded with, {list(node.shape)}: it was "
+                f"changed by {former.change} since, to {list(node.variable._array.shape)}. Run backward before that, "
+                "or compute the result again after it."
+            )
+
+
+def refuse_other_shape(old: Tensor, grad: Any) -> None:
+    raise RuntimeError(
+        f"The shape of a leaf's .grad, {list(old._array.shape)}, must match that of the gradient to be added, "
+        f"{list(grad.shape)}: the leaf has changed its shape since it got the former. Set .grad to None first."
+    )
 
 
 def leaf_edge_at(leaf: Tensor, sequence_nr: int) -> AccumulateGrad:

@@ -189,6 +189,8 @@ def checked(hook: Callable[..., Any], old: Any, new: Tensor) -> Tensor | None:
 
 def _retain(tensor: Tensor, grad: Tensor, recorded: bool) -> None:
     extra = extra_of(tensor)
+    if grad.stands_for_many:
+        return  # a batch of gradients at once: `.grad` has room for one
     if recorded:
         extra.grad = grad if extra.grad is None else extra.grad + grad
     elif extra.grad is None:

@@ -26,9 +26,15 @@ def describe(tensor: Tensor) -> str:
     return "undertow." + dtypes.TENSOR_TYPE_NAMES.get(tensor._array.dtype, str(tensor._array.dtype))
 
 
-def raise_mutated(node: Node, argument: str, tensor: Tensor, expected: int) -> None:
-    """Raise the error for a saved tensor that is no longer at the version it was saved at."""
+def raise_mutated(
+    node: Node, argument: str, tensor: Tensor, expected: int, counter: VersionCounter | None = None
+) -> None:
+    """Raise the error for a saved tensor that is no longer at the version it was saved at.
+
+    counter  the one that counted the change, if the tensor's own did not
+    """
     edge = tensor._edge
+    counter = counter_of(tensor) if counter is None else counter
     producer = "" if edge is None or edge is LEAF else operation_name(edge[0])
     raise ModifiedInplaceError(
         saved_by=node.name(),
@@ -37,9 +43,9 @@ def raise_mutated(node: Node, argument: str, tensor: Tensor, expected: int) -> N
         shape=tensor._array.shape,
         produced_by=producer,
         output_nr=0 if edge is None else edge[1],
-        version=version_of(tensor),
+        version=counter.value,
         expected=expected,
-        mutated_by=counter_of(tensor).last_change(),
+        mutated_by=counter.last_change(),
         created_at=site_of(node),
     )
 
@@ -251,7 +257,7 @@ class SavedTensor:
                 f"{type(found).__name__}"
             )
         if self._counter is not None and self._counter.value != self._expected:
-            raise_mutated(node if node is not None else _Anonymous(), self._argument, found, self._expected)
+            raise_mutated(node or _Anonymous(), self._argument, found, self._expected, self._counter)
         if not self._is_output and self._edge is None and found._edge is None and self._tangents is None:
             return found
         twin = Tensor(found._array, found._xp)

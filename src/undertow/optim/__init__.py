@@ -26,13 +26,13 @@ from undertow.optim.adam import AdamW as AdamW
 from undertow.optim.adam import NAdam as NAdam
 from undertow.optim.adam import RAdam as RAdam
 from undertow.optim.adam import SparseAdam as SparseAdam
-from undertow.optim.adaptive import ASGD as ASGD
 from undertow.optim.adaptive import Adadelta as Adadelta
 from undertow.optim.adaptive import Adagrad as Adagrad
 from undertow.optim.adaptive import RMSprop as RMSprop
 from undertow.optim.adaptive import Rprop as Rprop
 from undertow.optim.lbfgs import LBFGS as LBFGS
 from undertow.optim.optimizer import Optimizer as Optimizer
+from undertow.optim.sgd import ASGD as ASGD
 from undertow.optim.sgd import SGD as SGD
 from undertow.torch_names import missing as _absent
 

@@ -419,6 +419,17 @@ class SparseAdam(Optimizer):
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "maximize": maximize})
 
+    def _check(self, params: list[Any]) -> None:
+        super()._check(params)
+        number = len(self.param_groups)
+        for kind, found in (("Sparse", lambda p: p.is_sparse), ("Complex", lambda p: p.is_complex())):
+            places = [[number, k] for k, p in enumerate(params) if found(p)]
+            if places:
+                raise ValueError(
+                    f"{kind} params at indices {places}: SparseAdam requires dense, real parameter tensors; sparse are "
+                    "their gradients"
+                )
+
     def update(self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if type(grad) is xp.ndarray:
             raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
@@ -426,7 +437,8 @@ class SparseAdam(Optimizer):
         state["step"] = step = state.get("step", 0) + 1
         mean, square = slot(state, "exp_avg", param, xp), slot(state, "exp_avg_sq", param, xp)
         grad = coalesced(grad)
-        places, values = tuple(grad.indices), -grad.values if group["maximize"] else grad.values
+        places = tuple(grad.indices) or (None,)  # a tensor without dimensions has one value in a sparse gradient
+        values = -grad.values if group["maximize"] else grad.values
         mean[places] += (values - mean[places]) * (1 - beta1)
         square[places] += (values * values - square[places]) * (1 - beta2)
         size = lr * math.sqrt(1 - beta2**step) / (1 - beta1**step)

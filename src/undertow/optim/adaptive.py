@@ -1,4 +1,4 @@
-"""Optimizers with a step size for every element: Adagrad, RMSprop, Adadelta, Rprop, and averaged SGD."""
+"""Optimizers with a step size for every element: Adagrad, RMSprop, Adadelta, Rprop."""
 
 from __future__ import annotations
 
@@ -275,59 +275,3 @@ class Rprop(RealOptimizer):
         grad = xp.where(turned < 0, 0, grad)
         param -= xp.sign(grad) * size
         last[...] = grad
-
-
-class ASGD(RealOptimizer):
-    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992); the averages are in state[p]["ax"].
-
-    lr            how long the first steps are
-    lambd         how much the parameter shrinks, and lr falls, with each step
-    alpha         the power of the fall of lr
-    t0            the step from which on parameters are averaged
-    weight_decay  how much of the parameter is added to its gradient
-
-    What all optimizers take is said of `Optimizer`.
-
-    >>> import undertow as ut
-    >>> ut.optim.ASGD([ut.zeros(2, requires_grad=True)]).param_groups[0]["t0"]
-    1000000.0
-    """
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-2,
-        lambd: float = 1e-4,
-        alpha: float = 0.75,
-        t0: float = 1e6,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-        capturable: bool = False,
-    ) -> None:
-        refuse(capturable=capturable)
-        self.differentiable = differentiable
-        check_at_least_zero(lr=lr, weight_decay=weight_decay)
-        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
-                    "maximize": maximize}  # fmt: skip
-        accepted = {"foreach": foreach, "capturable": capturable, "differentiable": differentiable}
-        super().__init__(params, {**defaults, **accepted})
-
-    def update_real(
-        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
-        step = count_step(state, xp)
-        scalar = xp.zeros((), dtype="float32")
-        eta, mu = slot(state, "eta", scalar, xp, group["lr"]), slot(state, "mu", scalar, xp, 1.0)
-        average = slot(state, "ax", param, xp)
-        grad = decayed(xp, param, grad, group, xp.empty_like(param))
-        param *= 1 - group["lambd"] * float(eta)
-        param -= grad * float(eta)
-        if float(mu) == 1:
-            average[...] = param
-        else:
-            average += (param - average) * float(mu)
-        # in float32 even where the state was loaded, and is of the parameter's dtype since: as PyTorch does
-        eta[...] = scalar.dtype.type(group["lr"] / (1 + group["lambd"] * group["lr"] * step) ** group["alpha"])
-        mu[...] = scalar.dtype.type(1 / max(1, step - group["t0"]))

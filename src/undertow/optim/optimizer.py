@@ -26,7 +26,7 @@ from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through, with_zero_grad_hooks
 from undertow.optim.hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
 from undertow.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
-from undertow.tensor import Tensor, counter_of
+from undertow.tensor import Tensor, counter_of, note_all
 
 Closure = Callable[[], Any]
 
@@ -105,6 +105,7 @@ class Optimizer(HookedOptimizer):
         if isinstance(params, set):
             raise TypeError("optimizer parameters need to be organized in ordered collections, but a set has no order")
         params = [params] if isinstance(params, Tensor) else list(params)
+        self._check_names(params)
         if params and isinstance(params[0], tuple):
             group["param_names"], params = [name for name, _ in params], [p for _, p in params]
         group["params"] = params
@@ -114,6 +115,19 @@ class Optimizer(HookedOptimizer):
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             group.setdefault(name, default)
         self.param_groups.append(group)
+
+    def _check_names(self, params: list[Any]) -> None:
+        named = [isinstance(p, tuple) for p in params]
+        if any(named) and not all(named):
+            raise ValueError(
+                "all optimizer params should be with/without names. Some param names are missing: give (name, tensor) "
+                "pairs only, or tensors only"
+            )
+        if self.param_groups and any(named) != ("param_names" in self.param_groups[0]):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if any(named) else 'without'} names to the optimizer"
+            )
 
     def _check(self, params: list[Any]) -> None:
         for p in params:
@@ -172,6 +186,9 @@ class Optimizer(HookedOptimizer):
         for group in [with_plain_rate(group) for group in self.param_groups]:
             stepped = self.step_together(group)
             name, code, lasti = self._step_name, site.f_code, site.f_lasti
+            if len(stepped) == len(group["params"]):
+                note_all(group["params"], name, code, lasti)
+                continue
             for p in group["params"]:
                 extra = p._extra
                 if extra is not None and extra.grad is not None:

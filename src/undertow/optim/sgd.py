@@ -1,4 +1,4 @@
-"""Gradient descent, with momentum."""
+"""Gradient descent, with momentum or averaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from undertow.backend import devices_in_use
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.optim import together
-from undertow.optim.optimizer import Optimizer, check_at_least_zero, decayed
+from undertow.optim.complex_as_real import RealOptimizer
+from undertow.optim.optimizer import Optimizer, check_at_least_zero, count_step, decayed, refuse, slot
 from undertow.tensor import Tensor
 
 
@@ -114,3 +115,59 @@ class SGD(Optimizer):
             )
         rate = -group["lr"] if group["maximize"] else group["lr"]
         xp.subtract.at(param, tuple(grad.indices), rate * grad.values)
+
+
+class ASGD(RealOptimizer):
+    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992); the averages are in state[p]["ax"].
+
+    lr            how long the first steps are
+    lambd         how much the parameter shrinks, and lr falls, with each step
+    alpha         the power of the fall of lr
+    t0            the step from which on parameters are averaged
+    weight_decay  how much of the parameter is added to its gradient
+
+    What all optimizers take is said of `Optimizer`.
+
+    >>> import undertow as ut
+    >>> ut.optim.ASGD([ut.zeros(2, requires_grad=True)]).param_groups[0]["t0"]
+    1000000.0
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        refuse(capturable=capturable)
+        self.differentiable = differentiable
+        check_at_least_zero(lr=lr, weight_decay=weight_decay)
+        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+                    "maximize": maximize}  # fmt: skip
+        accepted = {"foreach": foreach, "capturable": capturable, "differentiable": differentiable}
+        super().__init__(params, {**defaults, **accepted})
+
+    def update_real(
+        self, xp: Namespace, param: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        step = count_step(state, xp)
+        scalar = xp.zeros((), dtype="float32")
+        eta, mu = slot(state, "eta", scalar, xp, group["lr"]), slot(state, "mu", scalar, xp, 1.0)
+        average = slot(state, "ax", param, xp)
+        grad = decayed(xp, param, grad, group, xp.empty_like(param))
+        param *= 1 - group["lambd"] * float(eta)
+        param -= grad * float(eta)
+        if float(mu) == 1:
+            average[...] = param
+        else:
+            average += (param - average) * float(mu)
+        # in float32 even where the state was loaded, and is of the parameter's dtype since: as PyTorch does
+        eta[...] = scalar.dtype.type(group["lr"] / (1 + group["lambd"] * group["lr"] * step) ** group["alpha"])
+        mu[...] = scalar.dtype.type(1 / max(1, step - group["t0"]))

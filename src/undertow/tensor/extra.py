@@ -59,7 +59,7 @@ class Rare:
     grad_dtype: Any = ...  # ... : the tensor's own dtype; None: any
     detached_at = -1  # the sequence number at which detach_() cut its history
     tangents: Any = None  # forward mode: a Tangents, dual level -> tangent (None: cut off from its base's)
-    former: tuple[Any, ...] = ()  # what a leaf was before set_: FormerMemory of graph/accumulate.py
+    former: tuple[Any, ...] = ()  # what a leaf was before its shape or memory changed: Former of graph/accumulate.py
     reshaped_at = -1  # the version at which an in-place view operation last gave a base another shape
     moved = False  # whether .data gave a base, or one of its views, other memory: views may not show the base any more
     resized_at = -1  # the sequence number at which .data last gave it another shape

@@ -70,6 +70,10 @@ class Replay:
         return any([op is not None and op.name == "_as_strided" for op in ops])
 
 
+def is_view(tensor: Tensor) -> bool:
+    return tensor._extra is not None and tensor._extra.view is not None
+
+
 def attach_view(
     result: Any,
     source: Tensor,

@@ -81,7 +81,7 @@ def is_of_gpu(device: Any) -> bool:
 
 
 class Stream:
-    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` is one of a GPU.
+    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` and `Stream("sim")` are queues.
 
     >>> import undertow as ut
     >>> ut.Stream("cpu").query()
@@ -91,6 +91,8 @@ class Stream:
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
         if is_of_gpu(device):
             return import_module("undertow.backend.cuda.streams").Stream(device, priority)
+        if str(device).startswith("sim"):
+            return import_module("undertow.backend.simulated").Stream(device)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
@@ -118,7 +120,7 @@ class Stream:
 
 
 class Event:
-    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` is one of a GPU.
+    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` comes later.
 
     >>> import undertow as ut
     >>> event = ut.Event("cpu")
@@ -130,6 +132,8 @@ class Event:
     def __new__(cls, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> Any:
         if is_of_gpu(device):
             return import_module("undertow.backend.cuda.streams").Event(enable_timing)
+        if str(device).startswith("sim"):
+            return import_module("undertow.backend.simulated").Event(enable_timing)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> None:

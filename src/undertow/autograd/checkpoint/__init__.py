@@ -25,14 +25,14 @@ from undertow.autograd.checkpoint.recomputation import (
     set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
-from undertow.autograd.checkpoint.reentrant import Reentrant
+from undertow.autograd.checkpoint.reentrant import CheckpointFunction
 from undertow.autograd.checkpoint.selective import (
     CheckpointPolicy,
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
 )
 from undertow.autograd.interceptors.autocast import Autocasts
-from undertow.autograd.interceptors.stack import NONE, active, under
+from undertow.autograd.interceptors.stack import active, under
 from undertow.graph.user_lines import warn_user
 from undertow.modes import is_grad_enabled
 from undertow.ops import REGISTRY
@@ -95,8 +95,8 @@ def checkpoint(
         _warn_about_the_default("checkpoint")
         use_reentrant = True
     if use_reentrant:
-        _check_reentrant(context_fn is not noop_context_fn or debug is not False or budget is not None, kwargs)
-        return Reentrant.apply(function, preserve_rng_state, *args)
+        _check_reentrant(context_fn is not noop_context_fn or debug is not False or budget is not None, args, kwargs)
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if determinism_check not in METADATA_FUNCTIONS:
         raise ValueError(f"determinism_check must be one of {sorted(METADATA_FUNCTIONS)}, not {determinism_check!r}")
     chosen_early_stop, chosen_debug = early_stop_choice.get(), debug_choice.get()
@@ -114,13 +114,13 @@ def checkpoint(
     return _run(frame, function, args, kwargs, context_fn, preserve_rng_state)
 
 
-def _check_reentrant(has_options: bool, kwargs: dict[str, Any]) -> None:
+def _check_reentrant(has_options: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse what only a checkpoint by hooks can do."""
     if has_options:
         raise ValueError("Passing `context_fn` or `debug` (or `budget`) is only supported when use_reentrant=False.")
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs) + " (only with use_reentrant=False)")
-    if active() is not NONE:
+    if active().vmaps or any([level.concerns(args) for level in active().duals]):
         raise RuntimeError(
             "checkpoint(use_reentrant=True) cannot run inside vmap or forward-mode AD: its node has a backward pass of "
             "its own, and no other rule. Pass use_reentrant=False."

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd.interceptors.autocast import lifted
-from undertow.autograd.interceptors.stack import NONE, active, call_op, run_function, under
+from undertow.autograd.interceptors.stack import NONE, active, run_function, under
 from undertow.modes import Interceptor, State, state_variable
 from undertow.scopes import Scope
 from undertow.tensor import Tensor, counter_of, extra_of
@@ -64,7 +64,7 @@ class Between(Interceptor, Scope):
         raise NotImplementedError("what becomes of an operation that could be kept")
 
     def compute(self, function: Any, args: tuple[Any, ...]) -> Any:
-        return under(self.outer[-1], call_op, function.op, args)
+        return under(self.outer[-1], function.op.by_position, *args)
 
     def in_place(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.autograd.interceptors.autocast import lifted
-from undertow.autograd.interceptors.stack import call_op
 from undertow.errors import AutogradError
 from undertow.modes import State, current, in_state, state_variable
 from undertow.scopes import Scope
@@ -42,7 +41,7 @@ class Recording(Scope):
     def inside(self, outer: State) -> State:
         def intercept(function: Any, args: tuple[Any, ...]) -> Any:
             self.lines.append(f"{function.__name__}({', '.join(_shown(a) for a in args)})")
-            return in_state(current().replace(intercept=rest), call_op, function.op, args)
+            return in_state(current().replace(intercept=rest), function.op.by_position, *args)
 
         casts, rest = lifted(outer.intercept, intercept)
         return outer.replace(intercept=casts)

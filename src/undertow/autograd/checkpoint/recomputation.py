@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from undertow.autograd.batched_tensor import BatchedTensor, physical
 from undertow.autograd.checkpoint.mismatch import CheckpointError, Log, explained
 from undertow.autograd.function import Function
 from undertow.autograd.graph import current_graph_task_id, is_graph_kept
@@ -22,7 +23,7 @@ from undertow.engine.tasks import current_task
 from undertow.modes import current, enable_grad, no_grad
 from undertow.ops import REGISTRY
 from undertow.scopes import Scope
-from undertow.tensor import Tensor, current_edge
+from undertow.tensor import Tensor, counter_of, current_edge, version_of
 
 early_stop_choice: ContextVar[bool | None] = ContextVar("undertow.checkpoint.early_stop", default=None)
 debug_choice: ContextVar[bool | None] = ContextVar("undertow.checkpoint.debug", default=None)
@@ -108,6 +109,26 @@ class _Holder:
         self.handles: dict[Any, _Handle] = {}
 
 
+class Recomputed:
+    """A tensor that was saved while the function ran again, and the version it had then."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.version = version_of(physical(tensor))
+
+    def unchanged(self) -> Tensor:
+        counted = physical(self.tensor)
+        if version_of(counted) == self.version:
+            return self.tensor
+        raise CheckpointError(
+            "checkpoint: one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: the function changed a tensor of shape {list(self.tensor.shape)} that it needs as it was. "
+            f"The last change was {counter_of(counted).last_change()}. Let it change a clone() of the tensor."
+        )
+
+
 class _StopRecomputation(Exception):
     """Everything that was saved in the forward pass has been recomputed."""
 
@@ -126,17 +147,35 @@ class SaveInputs(Function):
         args = inputs[1:]
         ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
-        ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        ctx.batches = [batches_of(a) for a in tensors]
+        ctx.save_for_backward(*[physical(a) for a in tensors])  # whose versions are counted
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise AssertionError("nothing flows through the node that saves a checkpoint's inputs")
 
 
+def batches_of(tensor: Tensor) -> list[tuple[int, Any]]:
+    """Dimension and level of the batch that a tensor stands for, and of those within it, innermost first."""
+    found: list[tuple[int, Any]] = []
+    while type(tensor) is BatchedTensor:
+        found.append((tensor._dim, tensor._level))
+        tensor = tensor._value
+    return found[::-1]
+
+
+def as_batches(tensor: Tensor, batches: list[tuple[int, Any]]) -> Tensor:
+    for dim, level in batches:
+        tensor = BatchedTensor(tensor, dim, level)
+    return tensor
+
+
 class TransformsOfForward:
     """The vmaps and dual levels that a checkpointed function ran in, which it must run in again.
 
-    A vmap can be had again after its end, because tensors with examples know it. Tangents end with their level.
+    A vmap can be had again after its end, because tensors with examples know it. Tangents end with their level. A vmap
+    that only a batch of gradients is in is none of theirs.
     """
 
     def __init__(self) -> None:
@@ -150,9 +189,9 @@ class TransformsOfForward:
                 "func.jacfwd) which has ended, and with it the tangents that running it again needs. Call backward "
                 "inside that level, or leave the checkpoint out there."
             )
-        if not duals and not self._found.vmaps:
+        if not active().order and not self._found.vmaps:
             return function(*args, **kwargs)
-        transforms = Transforms(duals, self._found.vmaps)
+        transforms = Transforms(duals, self._found.vmaps) if duals or self._found.vmaps else None
         return under(with_beneath(current().intercept, transforms), function, *args, **kwargs)
 
 
@@ -176,7 +215,7 @@ class Frame:
         self.logs: tuple[Log, Log] | None = None
         self.holders: list[weakref.ref[_Holder]] = []
         self.facts: list[Any] = []
-        self.recomputed: dict[Any, weakref.WeakKeyDictionary[_Handle, Tensor]] = {}
+        self.recomputed: dict[Any, weakref.WeakKeyDictionary[_Handle, Recomputed]] = {}
         self.counts: dict[Any, int] = {}
         self.done: set[Any] = set()
 
@@ -226,7 +265,7 @@ class Frame:
         elif _group.get() is not None or not is_graph_kept():
             # used up: the tensor dies with its handle
             holder.handles[task] = None if _group.get() is None else _Handle()  # type: ignore[assignment]
-        return found
+        return found.unchanged()
 
     def forget(self, task: Any) -> None:
         self.done.discard(task)
@@ -235,10 +274,10 @@ class Frame:
 
     def run_again(self, task: Any) -> None:
         arguments = self.inputs.grad_fn
-        tensors = iter(arguments.saved_tensors)
         args = list(arguments.others)
-        for position in arguments.positions:
-            args[position] = next(tensors)
+        tensors = zip(arguments.saved_tensors, arguments.batches, strict=True)
+        for position, (tensor, batches) in zip(arguments.positions, tensors, strict=True):
+            args[position] = as_batches(tensor, batches)
         self.recomputed[task] = weakref.WeakKeyDictionary()
         self.counts[task] = 0
         with contextlib.suppress(_StopRecomputation), self.recomputation_hooks(task), enable_grad():
@@ -263,7 +302,7 @@ class Frame:
             holder = self.holders[number]()
             if holder is not None:
                 handle = holder.handles[task] = _Handle()
-                self.recomputed[task][handle] = kept
+                self.recomputed[task][handle] = Recomputed(kept)
             if self.early_stop and self.forward_finished and self.counts[task] == len(self.holders):
                 raise _StopRecomputation
             return kept
@@ -290,10 +329,10 @@ class Frame:
             holder = reference()
             handle = None if holder is None else holder.handles.get(task)
             found = None if handle is None else self.recomputed[task].get(handle)
-            if found is not None and self.metadata(found) != self.facts[number]:
+            if found is not None and self.metadata(found.tensor) != self.facts[number]:
                 differences.append(
                     f"tensor at position {number}:\nsaved metadata: {self.facts[number]}\n"
-                    f"recomputed metadata: {self.metadata(found)}"
+                    f"recomputed metadata: {self.metadata(found.tensor)}"
                 )
         if differences:
             raise CheckpointError(

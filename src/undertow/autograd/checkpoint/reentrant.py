@@ -15,7 +15,7 @@ from undertow.ops.random.generator import fork_rng, restore, states
 from undertow.tensor import Tensor, current_edge
 
 
-class Reentrant(Function):
+class CheckpointFunction(Function):
     """Runs the function without recording; backward runs it again, recorded, and a backward pass through that."""
 
     _is_tracked = False

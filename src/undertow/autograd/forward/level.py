@@ -23,7 +23,7 @@ from undertow.autograd.forward.tangents import (
     tangent_of,
 )
 from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_among
-from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.autograd.interceptors.stack import Transforms, active, under
 from undertow.autograd.slopes import has_slope, slopes_of
 from undertow.backend import cpu, dtypes
 from undertow.backend.silence import quietly
@@ -31,9 +31,10 @@ from undertow.backend.sparse.protocol import AnySparse
 from undertow.modes import no_grad
 from undertow.ops import REGISTRY
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.apply_jvp import apply_jvp, sum_of_terms, terms_of
-from undertow.ops.inplace.forms import check_fit, copy, copy_
+from undertow.ops.inplace.checks import check_fit
+from undertow.ops.inplace.methods import copy_
+from undertow.ops.inplace.overwriting import copy
 from undertow.tensor import Tensor, version_of
 from undertow.tensor.extra import Tangents
 
@@ -111,7 +112,7 @@ class DualLevel:
         return under(stack.without(self), self.run_below, function.op, args)
 
     def run_below(self, op: Op, args: tuple[Any, ...]) -> Any:
-        result = call_op(op, args)
+        result = op.by_position(*args)
         if op.kind == "nondifferentiable" or self.run_by_terms(op, args, result):
             return result
         values = op.by_name(args)
@@ -123,7 +124,7 @@ class DualLevel:
         if unknown is not None:
             return self.run_on_unknown(op, result, unknown)
         # as in a backward pass, the caller's errstate is for the values alone
-        found = quietly(self.computed, apply_jvp, op, recorded, values, tangents, result)
+        found = quietly(self.computed, apply_jvp, op, values, tangents, result)
         given: list[Any] = []
         for t in tangents.values():
             given += [one for one in t if one is not None] if isinstance(t, list) else [t]

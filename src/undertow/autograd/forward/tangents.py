@@ -13,7 +13,7 @@ from undertow.autograd.batched_tensor import BatchedTensor, physical, zeros_like
 from undertow.backend.interface import DType
 from undertow.graph.node import node_extra
 from undertow.ops import REGISTRY
-from undertow.ops.inplace.forms import copy_
+from undertow.ops.inplace.methods import copy_
 from undertow.ops.views.as_strided import geometry_of, memory_of
 from undertow.tensor import LEAF, Tensor, extra_of
 from undertow.tensor.extra import Tangents

@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow.autograd.batched_tensor import BatchedTensor, physical
 from undertow.autograd.forward.tangents import tangent_of
-from undertow.autograd.interceptors.stack import Above, Transforms, beneath, call_op, under
+from undertow.autograd.interceptors.stack import Above, Transforms, beneath, under
 from undertow.autograd.slopes import has_slope, is_continuous, is_flat, slopes_of
 from undertow.modes import Interceptor
 from undertow.ops.declare import REGISTRY
@@ -83,7 +83,7 @@ class InputTracking(Above):
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
         op = function.op
-        result = under(self.below, call_op, op, args)
+        result = under(self.below, op.by_position, *args)
         arguments, without = slopes_of(op)
         reach = self.reach_of_all([args[k] for k in arguments])
         if reach and op.kind != "view":  # a view is known by its base

@@ -18,7 +18,7 @@ from undertow.graph.saved import SavedTensor
 from undertow.graph.user_lines import warn_user
 from undertow.modes import current, in_state
 from undertow.ops import REGISTRY
-from undertow.ops.inplace.forms import check_history
+from undertow.ops.inplace.checks import check_history
 from undertow.tensor import LEAF, Tensor, counter_of, version_of, without_history
 from undertow.tensor.extra import CUSTOM_FUNCTION, DEFAULT, MULTIPLE_OUTPUTS, View
 from undertow.tensor.tensor import requires_grad
@@ -70,8 +70,8 @@ class Wrapping:
         known = self.wrapped.get(id(out))
         if known is None or (self.is_input(out) and id(out) not in self.dirty):
             self.wrapped[id(out)] = known = self.wrap(nr, out)  # an input returned twice is two views of itself
-        elif id(out) in self.numbers and known is out and id(out) not in self.dirty:
-            self.numbers[id(out)] = nr  # a new tensor returned twice is one object, whose gradient arrives last
+        elif id(out) in self.numbers and known is out:
+            self.numbers[id(out)] = nr  # a tensor returned twice is one object, whose gradient arrives last
             out._edge = OutputEdge((self.node, nr))
         return known
 

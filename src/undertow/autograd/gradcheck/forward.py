@@ -12,7 +12,7 @@ from undertow.autograd.vmap import vmap
 from undertow.backend import dtypes
 from undertow.errors import GradcheckError
 from undertow.ops import REGISTRY
-from undertow.ops.inplace.forms import copy_
+from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor
 
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from undertow.autograd.interceptors.stack import NONE, Above, active, call_op, in_float32_under, under
+from undertow.autograd.interceptors.stack import NONE, Above, active, in_float32_under, under
 from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import DType
 from undertow.modes import State, _Switch, current, in_state
@@ -118,7 +118,7 @@ class Casting(Above):
         op = function.op
         if self.context.enabled and op.autocast is not None:
             args = self.cast_all(args, self.context.dtype if op.autocast == "lower" else dtypes.float32)
-        return under(self.below, call_op, op, args)
+        return under(self.below, op.by_position, *args)
 
     def in_place(
         self,

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.interceptors.op_mode import operation_name
-from undertow.autograd.interceptors.stack import Above, Transforms, beneath, call_op, run_function, under
+from undertow.autograd.interceptors.stack import Above, Transforms, beneath, run_function, under
 from undertow.modes import State, current, set_state, state_variable
 from undertow.scopes import reset_variable, set_for_now
 
@@ -43,7 +43,7 @@ class Observer(Above):
         set_state(state.with_intercept(self.below))
         begin = clock()
         try:
-            result = call_op(op, args)
+            result = op.by_position(*args)
         finally:
             set_state(state)
         self.ran(op, args, {}, result, begin)

@@ -29,7 +29,6 @@ from undertow.modes import Interceptor, State, current, in_state
 
 if TYPE_CHECKING:
     from undertow.autograd.forward.level import DualLevel
-    from undertow.ops.declare.op import Op
     from undertow.tensor import Tensor
 
 
@@ -192,16 +191,7 @@ class Transforms(Interceptor):
 
 def plainly(function: Any, args: tuple[Any, ...]) -> Any:
     """The operation itself, below all transformations."""
-    return in_state(current().with_intercept(None), call_op, function.op, args)
-
-
-def call_op(op: Op, args: tuple[Any, ...]) -> Any:
-    """Call an operation with all its arguments in order, some of which it may want by name."""
-    if not op.keyword_only:
-        return op.function(*args)
-    names = op.ordered
-    positional = [a for n, a in zip(names, args, strict=True) if n not in op.keyword_only]
-    return op.function(*positional, **{n: a for n, a in zip(names, args, strict=True) if n in op.keyword_only})
+    return in_state(current().with_intercept(None), function.op.by_position, *args)
 
 
 def under(intercept: Callable[..., Any] | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -11,13 +11,13 @@ from undertow.autograd.batched_tensor import BatchedTensor, VmapError, batch, re
 from undertow.autograd.forward.tangents import set_tangent, tangent_of
 from undertow.autograd.forward.unknown_tangent import UnknownTangent
 from undertow.autograd.function.under_vmap import apply_batched_function
-from undertow.autograd.interceptors.stack import Transforms, active, call_op, under
+from undertow.autograd.interceptors.stack import Transforms, active, under
 from undertow.compiled import core
 from undertow.errors import warn_once
 from undertow.ops import REGISTRY
 from undertow.ops.declare.rules import LOOP
 from undertow.ops.declare.rules.apply_batching import apply_to_batch
-from undertow.ops.inplace.forms import copy_
+from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor, without_history
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def warn_loop(name: str) -> None:
 def draw_again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A composite, or an operation with all its arguments in order."""
     op = function.op
-    return function(*args, **kwargs) if op.kind == "composite" else call_op(op, args)
+    return function(*args, **kwargs) if op.kind == "composite" else op.by_position(*args)
 
 
 def refuse_randomness() -> NoReturn:

@@ -10,7 +10,7 @@ views        functions that look at no element             tail         function
 making       new arrays, and copies                        products     of matrices, by cuBLAS
 functions    functions of NumPy made of all these          arrays       CudaArray
 wrappers     functions of NumPy that have no kernel        by_cupy      factorisations, Fourier transforms
-chains       elementwise launches that become one
+chains       elementwise launches that become one         joined       formulas as one kernel
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
@@ -31,7 +31,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,6 +50,7 @@ from undertow.backend.cuda import (
     gather_scatter,
     half_precision,
     indexing,
+    joined,
     libraries,
     making,
     norms,
@@ -68,7 +69,6 @@ from undertow.backend.cuda import (
 )
 from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
 from undertow.backend.cuda.elementwise import Formula
-from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.cuda.wrappers import (
     arange,
     cast_on_host,
@@ -166,7 +166,7 @@ class CudaNamespace(ArrayNamespace):
             function = getattr(type(self), name, None)  # the operation's, which computes what the kernel cannot
             if function is not None:
                 whole = functools.partial(function, self)
-                setattr(self, name, self.joined_kernel(code, "abc"[:count], whole))
+                setattr(self, name, joined.joined_kernel(code, count, whole))
         for name in ("mm", "t"):
             function = getattr(type(self), name, None)
             if function is not None:
@@ -195,6 +195,7 @@ class CudaNamespace(ArrayNamespace):
         self.sum_to = reductions.sum_to
         for name, function in functions.FUNCTIONS.items():
             setattr(self, name, without_detour(function, getattr(np, name)))
+        self.sum_all = device.extension().shortcut("sum_all", lambda x: self.add.reduce(x, axis=None))
         for name in ("swapaxes", "transpose", "reshape", "expand_dims"):
             setattr(self, name, device.extension().shortcut(name, getattr(self, name)))
         self.broadcast_to = self.broadcast_to_
@@ -208,22 +209,9 @@ class CudaNamespace(ArrayNamespace):
             found = self._casts[dtype] = elementwise.kernel(f"cast to {dtype}", formula, cast_on_host(dtype))
         return found
 
-    # ---- formulas as one kernel: ops/declare/joined.py
-
-    def code_of_function(self, name: str, count: int) -> str | None:
-        """The formula of an array function on real numbers whose result is one; None if it has none."""
-        if name in activations.IN_FORMULAS and count == 1:
-            return activations.IN_FORMULAS[name]
-        code = FORMULAS.get(name, {}).get("f")
-        ufunc: Any = getattr(np, name, None)
-        if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:
-            return None
-        return code
-
-    def joined_kernel(self, code: str, operands: Sequence[str], function: Callable[..., Any]) -> Any:
-        """The kernel of a formula of real numbers; what it cannot compute, `function` does."""
-        formula = Formula(len(operands), elementwise.all_alike, lambda dtypes: code)
-        return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
+    def joined(self, function: Callable[..., Any], tree: tuple[Any, ...], places: Mapping[str, int]) -> Any:
+        """The call of one kernel for all of a function's formula; None if there can be none."""
+        return joined.joined(self, function, tree, places)
 
     def random_stream(self, seed: int) -> philox.Philox:
         """A stream of random numbers, drawn in the memory of this device."""
@@ -384,7 +372,7 @@ def flush() -> None:
 
 
 #: launch mode -> how many launches are sent together, and whether each is waited for
-LAUNCH_MODES = {"queue": (128, False), "direct": (0, False), "blocking": (0, True)}
+LAUNCH_MODES = {"queue": (32, False), "direct": (0, False), "blocking": (0, True)}
 
 
 def set_launch_mode(mode: str) -> None:

@@ -10,7 +10,7 @@ from undertow.instrument.profiler.events import Interval as Interval
 from undertow.instrument.profiler.profile import autograd_profile as autograd_profile
 from undertow.instrument.profiler.profile import is_enabled as is_enabled
 from undertow.instrument.profiler.profile import profile as profile
-from undertow.instrument.profiler.profile import record_function as record_function
+from undertow.instrument.profiler.record_function import record_function as record_function
 from undertow.instrument.profiler.schedules import ProfilerAction as ProfilerAction
 from undertow.instrument.profiler.schedules import ProfilerActivity as ProfilerActivity
 from undertow.instrument.profiler.schedules import schedule as schedule

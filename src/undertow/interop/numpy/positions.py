@@ -13,7 +13,7 @@ import numpy as np
 
 from undertow.backend.interface import Array
 from undertow.interop.numpy.functions import FUNCTIONS, counterpart, ops, tensors, unwrapped
-from undertow.ops.inplace.forms import copy_
+from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor
 
 

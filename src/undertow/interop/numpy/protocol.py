@@ -20,7 +20,8 @@ from undertow.interop.numpy import ufuncs as ufuncs
 from undertow.interop.numpy.functions import FUNCTIONS, NONDIFFERENTIABLE, ops
 from undertow.modes import current
 from undertow.ops.arguments.nested_data import adopt
-from undertow.ops.inplace.forms import check_in_place, copy_
+from undertow.ops.inplace.checks import check_in_place
+from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor, counter_of, current_edge
 
 # ---- ufuncs

@@ -4,5 +4,5 @@ blocks.py   the memory: files without a name, which vanish with the last process
 moving.py   moving tensors there, with every tensor that shows the same memory
 sending.py  how multiprocessing writes a tensor: where it lies, and not what is in it
 
-All of it is loaded when a program first shares something (interop/answers.py).
+All of it is loaded when a program first shares something (interop/tensor_methods.py).
 """

@@ -8,7 +8,7 @@ from undertow import ops
 from undertow.backend import cpu
 from undertow.graph.user_lines import warn_user
 from undertow.modes import no_grad
-from undertow.ops.inplace.together import changed_together, norm_together
+from undertow.ops.namespaces.foreach_together import changed_together, norm_together
 from undertow.ops.reduce.vector_norms import vector_norm
 from undertow.tensor import Tensor
 

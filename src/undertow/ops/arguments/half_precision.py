@@ -1,6 +1,6 @@
 """Half precision, float16 and bfloat16: operations compute it in float32, and round their results.
 
-`apply` calls `widened` before the forward and `rounded` after it; a node's `pull` calls `wide` on the gradient and on
+`apply` calls `widen` before the forward and `rounded` after it; a node's `pull` calls `wide` on the gradient and on
 what was saved. So sums and products are accumulated in float32, as PyTorch does it, and
 forwards and rules never see it. What is kept between operations has half precision: results, saved tensors, gradients
 (the engine casts each to the dtype of its receiver).
@@ -56,8 +56,12 @@ def holds_narrow(value: Any) -> bool:
     """Whether it is an array of half precision, or a list or tuple that holds one."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return any([type(v) not in PLAIN and holds_narrow(v) for v in value])
-    return is_narrow(value)
+        for v in value:  # noqa: SIM110  (this runs for every node)
+            if type(v) not in PLAIN and holds_narrow(v):
+                return True
+        return False
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and dtype.itemsize == 2 and dtypes.is_narrow(dtype)
 
 
 def wide(value: Any) -> Any:
@@ -84,24 +88,6 @@ def rounded(out: Any, dtype: DType, exact: Sequence[int] = ()) -> Any:
     return tuple([array if k in exact else _round_array(array, dtype) for k, array in enumerate(out)])
 
 
-def widened(op: Op, xp: Namespace, arguments: Mapping[str, Any], names: Sequence[str], leading: str) -> list[Any]:
-    """The dtype that the result is to be rounded to (None: to none), and the arrays called `names` to compute it with.
-
-    arguments  all that the forward will be given, by name
-    leading    the input that decides of the result's dtype, where the operation does not promote
-    """
-    arrays = [arguments[name] for name in names]
-    asked = arguments.get("dtype")
-    if asked is not None:
-        dtype = NARROW.get(asked)
-    else:
-        dtype = arguments[leading].dtype if is_narrow(arguments[leading]) else None
-    if any(map(is_narrow, arrays)):
-        _check_mixture(op, xp, arguments, names)
-        return [dtype, *map(wide, arrays)]
-    return [dtype, *arrays]
-
-
 # ---- operands of several dtypes
 
 #: the operations, with the dtypes of their inputs, that are known to take half precision beside other floating-point
@@ -109,7 +95,7 @@ def widened(op: Op, xp: Namespace, arguments: Mapping[str, Any], names: Sequence
 _taken: set[Any] = set()
 
 
-def _check_mixture(op: Op, xp: Namespace, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
+def check_mixture(op: Op, xp: Namespace, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse half precision beside another floating-point dtype where an operation wants one dtype.
 
     In float32 there might be no difference to see. So the forward is tried once with the dtypes themselves, and another

@@ -14,17 +14,20 @@ compiled core is compared with: it does the usual case of the same (csrc/call/),
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
+from undertow.backend.dtypes import NARROW
 from undertow.backend.interface import DType, Namespace
 from undertow.backend.memory_order import arranged
 from undertow.backend.silence import quietly
 from undertow.errors import NoValuesError
 from undertow.graph.node import OutputEdge
 from undertow.modes import current
-from undertow.ops.arguments.half_precision import introduce, is_narrow, rounded, stays, wide, wide_dtype, widened
+from undertow.ops.arguments.half_precision import check_mixture, introduce, is_narrow, rounded, stays, wide, wide_dtype
 from undertow.ops.arguments.operands import (
     ForeignOperandError,
     as_operands,
@@ -57,7 +60,7 @@ new = object.__new__
 def build(op: Op) -> None:
     """Put the op's function on it."""
     function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs)))
-    op.function = core_plan.describe(op, function, core_plan.compile_operation(op, function), op.signature)
+    op.function = describe(op, function, core_plan.compile_operation(op, function), op.signature)
 
 
 def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Any:
@@ -88,6 +91,19 @@ def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any
     return function
 
 
+def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
+    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for.
+
+    compiled  what programs have: the function, or a C object before it
+    """
+    function.public = compiled
+    if compiled is function:
+        function.__signature__, function.__doc__ = signature(), op.derivatives()
+    else:
+        function.make_signature, function.make_documentation = signature, op.documentation
+    return compiled
+
+
 def call(op: Op, args: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
     """The operation on all its arguments, in their order: by the interceptor, if there is one, or by `run` (apply)."""
     state = current()
@@ -105,8 +121,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         form = form.number
 
     # operands: the tensors' arrays, on one device
-    arrays = list(arguments)
-    alike = True
+    arrays, alike = list(arguments), True
     try:
         tensor = arguments[form.first]
         xp = tensor._xp
@@ -135,11 +150,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         out = (form.in_silence if xp is cpu else quietly)(form.forward, xp, *arrays)
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
-    except RuntimeError as error:
-        if "already entered" not in str(error):
-            raise
-        out = quietly(form.forward, xp, *arrays)  # somebody else is in the silence that is kept
-    except (OverflowError, TypeError, ValueError) as error:
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         return apply_after_failure(form, arguments, state, error)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         out, half = forward_again(form, xp, arrays, half)
@@ -147,15 +158,14 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = arguments[form.moves_to]
     if type(out) is not xp.ndarray and not form.several:
         out = xp.asarray(out)
-    if half is not None or form.several or type(out) is not xp.ndarray:
+    is_right = half is None and not form.several and type(out) is xp.ndarray
+    if is_right and form.is_arranged:
+        is_right = out.flags.c_contiguous and (out.ndim < 2 or lies_right(form, arguments))
+    if not is_right:
         out = finished(form, xp, arguments, out, half)
-    elif form.is_arranged and not (out.flags.c_contiguous and (out.ndim < 2 or lies_right(form, arguments))):
-        out = finished(form, xp, arguments, out, None)
 
-    # record
+    # record, wrap
     node = record(form, arguments, arrays, xp, out, state) if state.grad_enabled and form.edges else None
-
-    # wrap
     if form.several:
         return wrap_several(form, arguments, xp, out, node, state)
     result: Any = new(class_of(arguments) if SUBCLASSES else Tensor)  # and four stores: half the time of Tensor(...)
@@ -187,7 +197,16 @@ def apply_to_others(form: Form, arguments: Any, state: State, missing: Attribute
 
 
 def apply_after_failure(form: Form, arguments: Any, state: State, error: Exception) -> Any:
-    """Raise what became of the forward, in PyTorch's words; or the operation with integers that fit into its dtype."""
+    """Raise what became of the forward, in PyTorch's words; or the operation done otherwise, if there is a way.
+
+    Somebody else may have been in the silence that is kept; or an integer does not fit into the dtype as it is.
+    """
+    if isinstance(error, RuntimeError):
+        if "already entered" not in str(error):
+            raise error
+        form = copy(form)
+        form.in_silence = quietly
+        return apply(form, arguments, state)
     explain_failure(form, arguments, error)
     dtype = arguments[form.first]._array.dtype
     fitting = numbers_that_fit(form, arguments, dtype) if isinstance(error, OverflowError) else None
@@ -256,25 +275,26 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
 
 def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
     """Half precision in float32 (see arguments/half_precision.py), and what the result has to be rounded to."""
-    places = form.inputs
-    if form.dtype is None:
+    places, asked = form.inputs, None if form.dtype is None else arrays[form.dtype]
+    if asked is None:
         for k in places:
             if arrays[k] is not None and arrays[k].dtype.itemsize == 2:
                 break
         else:
             return None  # as almost always
-    asked = None if form.dtype is None else wide_dtype(arrays[form.dtype])
-    if not any([is_narrow(arrays[k]) for k in places]) and (form.dtype is None or asked is arrays[form.dtype]):
+    narrow = [k for k in places if is_narrow(arrays[k])]
+    if not narrow and wide_dtype(asked) is asked:
         return None
     if xp.half_forwards and asked is None and stays(xp.half_forwards, form.op, [arrays[k] for k in places]):
         return None
-    given = dict(zip(form.op.ordered, arrays, strict=True))
-    leading = (form.edge_names or form.input_names)[0]
-    half, *found = widened(form.op, xp, given, form.input_names, leading)
-    for k, array in zip(places, found, strict=True):
-        arrays[k] = array
+    if narrow:
+        check_mixture(form.op, xp, form.op.by_name(arrays), form.input_names)
+    leading = (form.edges or form.inputs)[0]  # decides of the dtype where the operation does not promote
+    half = NARROW.get(asked) if asked is not None else arrays[leading].dtype if leading in narrow else None
+    for k in narrow:
+        arrays[k] = wide(arrays[k])
     if form.dtype is not None:
-        arrays[form.dtype] = asked
+        arrays[form.dtype] = wide_dtype(asked)
     return half
 
 

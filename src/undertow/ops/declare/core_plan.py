@@ -7,7 +7,6 @@ functions become that namespace's.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from undertow.backend import blocks, cpu, namespace_of
 from undertow.backend.interface import Namespace
 from undertow.compiled import core
 from undertow.ops.declare import core_binding, formula, plans  # noqa: F401  (the core is bound before it is used)
-from undertow.ops.declare.joined import joined
 from undertow.ops.declare.plans import Input, Order, Promotion, Tree
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -45,19 +43,6 @@ _operations: dict[Any, Op] = {}
 def compile_with_out(op: Op, function: Callable[..., Any]) -> Any:
     """The same for the form of an operation that takes `out`: what it computes is described by the one without."""
     return core.Operation(function, op.function) if is_compiled(op) else function
-
-
-def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
-    """Say how the function is called, and what `help` shows; of a C object that is made when it is first asked for.
-
-    compiled  what programs have: the function, or a C object before it
-    """
-    function.public = compiled
-    if compiled is function:
-        function.__signature__, function.__doc__ = signature(), op.derivatives()
-    else:
-        function.make_signature, function.make_documentation = signature, op.documentation
-    return compiled
 
 
 def is_compiled(op: Op) -> bool:
@@ -244,17 +229,22 @@ def bound(
     op  whose forward, or rule, it is: some are evaluated in blocks if the arrays are large
     """
     arguments = [("argument", place) for place in places.values()]
-    tree = (None if xp is cpu else joined(function, places, xp)) or whole(function, places, xp)
-    tree = tree or ("call", None, ("constant", function), ("constant", xp), *arguments)
+    tree = whole(function, places, xp) or ("call", None, ("constant", function), ("constant", xp), *arguments)
     if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
     return ("blocks", blocks.InBlocks(function, op.map_reduce, is_rule), tree, *arguments)
 
 
 def whole(function: Callable[..., Any], places: Mapping[str, int], xp: Namespace) -> Tree | None:
-    """The formula that a function is, if this namespace has all its functions, and the core can call them."""
+    """The formula that a function is, if this namespace has all its functions, and the core can call them.
+
+    A device whose kernels are made from formulas computes it by one of them, if it can (backend/cuda/joined.py).
+    """
     tree = formula.read(function)
+    if tree is None:
+        return None
+    kernel: Tree | None = xp.joined(function, tree, places) if hasattr(type(xp), "joined") else None
     try:
-        return None if tree is None else formula.bound(tree, places, xp)
+        return kernel or formula.bound(tree, places, xp)
     except (AttributeError, NotImplementedError):
         return None

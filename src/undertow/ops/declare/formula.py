@@ -15,8 +15,9 @@ A tree is a tuple that begins with its kind:
     ("attribute", name, of)  ("item", of, place)  ("tuple", *items)
 
 The plain path (apply.py, node.py) calls the function itself. Everything else consumes the tree: the compiled core's
-evaluator gets it `bound` to a namespace, kernels of a GPU are made of it (joined.py), and `ufunc_of` says which array
-function an operation is. A tree says `cos` without saying whose: a namespace is chosen by whoever evaluates it.
+evaluator gets it `bound` to a namespace, kernels of a GPU are made of it (backend/cuda/joined.py), and `ufunc_of` says
+which array function an operation is. A tree says `cos` without saying whose: a namespace is chosen by whoever evaluates
+it.
 
 A function that is no single expression, or whose source is not there, has no tree, and is called.
 """

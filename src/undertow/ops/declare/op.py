@@ -167,6 +167,19 @@ class Op:
             f"{' and '.join(kept) or 'no tensor'} for the backward pass."
         )
 
+    @cached_property
+    def by_position(self) -> Callable[..., Any]:
+        """The function, taking all its arguments in their order; programs give some of them by name only."""
+        if not self.keyword_only:
+            return self.function
+        function, names = self.function, [n if n in self.keyword_only else None for n in self.ordered]
+
+        def call(*args: Any) -> Any:
+            named = {n: a for n, a in zip(names, args, strict=True) if n is not None}
+            return function(*[a for n, a in zip(names, args, strict=True) if n is None], **named)
+
+        return call
+
     def by_name(self, args: Sequence[Any]) -> dict[str, Any]:
         """All arguments of a call, as `bind` gives them and an interceptor gets them, by name."""
         return dict(zip(self.ordered, args, strict=True))

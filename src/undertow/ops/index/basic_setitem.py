@@ -2,7 +2,7 @@
 
 This is how NumPy programs fill tensors row by row, so it goes a short way: no view is made, the value is written into
 the part of the memory that the index shows, and if anything is to be recorded, one Assignment.
-Everything else, errors included, is left to the general way in index/getitem.py.
+Everything else, errors included, is left to the general way in index/setitem.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
-from undertow.ops.inplace.forms import copy, is_free
+from undertow.ops.inplace.methods import is_free
+from undertow.ops.inplace.overwriting import copy
 from undertow.own_files import OWN_FILES
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import LEAF, Tensor, counter_of

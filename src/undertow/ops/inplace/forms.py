@@ -14,27 +14,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
-from undertow.backend.cpu import broadcasts_to
-from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.interface import Array
 from undertow.backend.silence import quietly
-from undertow.compiled import shortcut
-from undertow.graph.history import LOST, STALE, rebase_history, refusal, shows_base
-from undertow.modes import Interceptor, State, current
-from undertow.ops.arguments.operands import as_operand, explain
-from undertow.ops.create.convert import convert
-from undertow.ops.declare import REGISTRY, primitive
+from undertow.graph.history import rebase_history
+from undertow.modes import Interceptor, current
+from undertow.ops.arguments.operands import explain
+from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.core_plan import compile_in_place
-from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front, padded
+from undertow.ops.inplace.checks import check_fit, check_history, check_in_place, unlock
 from undertow.ops.inplace.overlap import refuse_overlap
+from undertow.ops.inplace.overwriting import copy
 from undertow.ops.pointwise.arithmetic import times_alpha
 from undertow.refcounts import IN_VARIABLE
-from undertow.tensor import LEAF, Tensor, counter_of, current_edge
-from undertow.tensor.extra import DEFAULT
-from undertow.tensor.memory import unlocked
+from undertow.tensor import Tensor, counter_of, current_edge
 from undertow.tensor.tensor import extra_of, requires_grad
 from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_itself
-from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
+from undertow.tensor.version_counter import VersionCounter
 
 if TYPE_CHECKING:
     from undertow.graph.node import Node
@@ -42,154 +37,8 @@ if TYPE_CHECKING:
 
 getrefcount = sys.getrefcount
 
-# ---- overwriting, as operations of their own
 
-
-def batch_overwrite(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
-    """The result has the input's shape, so the input must have the batch, whichever argument brought it."""
-    (input, other), size = args, batch_size(args, in_dims)
-    input = expanded(input, in_dims[0], size)
-    if in_dims[1] is not None:
-        other = padded(in_front(other, in_dims[1]), input.ndim - 1)
-    return call(input, other), 0
-
-
-def overwritten(xp: Namespace, input: Array, src: Array) -> Any:
-    if not broadcasts_to(src.shape, input.shape):
-        raise RuntimeError(
-            f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, "
-            f"{list(src.shape)}: the sizes, counted from the last one, must match or be 1"
-        )
-    return xp.broadcast_to(src, input.shape).astype(input.dtype)
-
-
-def filled(xp: Namespace, input: Array, value: Array) -> Array:
-    value = xp.asarray(value)
-    if value.ndim:
-        raise RuntimeError(
-            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions. Use copy_."
-        )
-    return xp.broadcast_to(value, input.shape).astype(input.dtype)
-
-
-copy = primitive(
-    "copy",
-    forward=overwritten,
-    vjp={"input": lambda xp, g: xp.zeros_like(g), "src": lambda xp, g: g},
-    jvp={"src": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
-    batch=batch_overwrite,
-    node="CopyBackwards",
-    variants="",
-    overlap="part",
-    order="first",
-)
-
-zero = primitive(
-    "zero",
-    forward=lambda xp, input: xp.zeros_like(input),
-    vjp={"input": lambda xp, g: xp.zeros_like(g)},
-    jvp=LINEAR,
-    batch=ELEMENTWISE,
-    variants="in_place_function",
-)
-
-
-def batch_fill(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
-    """A number for each example is an array to copy from."""
-    return batch_overwrite(call if in_dims[1] is None else copy, args, in_dims)
-
-
-fill = primitive(
-    "fill",
-    forward=filled,
-    vjp={"input": lambda xp, g: xp.zeros_like(g), "value": lambda xp, g: g},
-    jvp={"value": lambda xp, t, input_shape: xp.broadcast_to(t, input_shape)},
-    batch=batch_fill,
-    node="FillBackward1",
-    number="value",
-    number_node="FillBackward0",
-    number_edge=False,
-    variants="function in_place_function",
-    order="first",
-)
-
-
-# ---- what is refused
-
-
-def check_in_place(tensor: Tensor, name: str, recorded: bool = False) -> None:
-    """Refuse an in-place change that autograd could not follow.
-
-    recorded  whether a gradient is asked of one of the operation's other arguments
-    """
-    state = current()
-    if state.grad_enabled and (recorded or requires_grad(tensor)):
-        check_history(tensor, name)
-    if tensor._extra is not None and tensor._extra.counter is NO_COUNTER and not state.inference:
-        raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
-            f"normal tensor before doing inplace update. ({name} would change memory that has no version counter.)"
-        )
-    if state.before_change is not None:
-        state.before_change(tensor)
-
-
-def check_history(tensor: Tensor, name: str) -> None:
-    view = None if tensor._extra is None else tensor._extra.view
-    if view is not None and view.creation is not DEFAULT:
-        raise RuntimeError(refusal(tensor, "is being"))
-    if view is not None and not shows_base(tensor, view.base):
-        raise RuntimeError(LOST)
-    is_asked = requires_grad(tensor)
-    if view is not None and (view.base._edge is LEAF or (is_asked and view.base._edge is None)):
-        raise RuntimeError(
-            f"a view of a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a "
-            "clone() of it, or do the change under no_grad.)"
-        )
-    if view is not None and tensor._edge is None and view.base._edge is not None:
-        view.version = STALE  # its version was preserved, though its base has a history by now
-    if current_edge(tensor) is LEAF:
-        raise RuntimeError(
-            f"a leaf Variable that requires grad is being used in an in-place operation. ({name}: change a clone() of "
-            "it, or do the change under no_grad.)"
-        )
-
-
-def unlock(tensor: Tensor) -> None:
-    """Let a part of an expanded tensor be written to, if no two elements of that part share memory.
-
-    NumPy hands expanded arrays out read-only, and every part of them. What is read-only for another reason stays so.
-    """
-    array, view = tensor._array, None if tensor._extra is None else tensor._extra.view
-    if array.flags.writeable or view is None or not view.base._array.flags.writeable:
-        return
-    reach = 0  # how far, in bytes, the dimensions of smaller stride extend
-    for stride, n in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
-        if n > 1 and stride < reach + array.itemsize:
-            return
-        reach += stride * (n - 1)
-    if tensor._xp.may_share_memory(array, view.base._array):
-        tensor._array = unlocked(tensor._xp, array, view.base._array)
-
-
-def check_fit(target: Array, shape: tuple[int, ...], dtype: DType, name: str) -> None:
-    """Refuse to write a result of this shape and dtype into the array `target`."""
-    if shape != target.shape:
-        raise RuntimeError(
-            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}: {name} "
-            "cannot enlarge the tensor it changes"
-        )
-    if dtype is not target.dtype and dtypes.CATEGORY[dtype.kind] > dtypes.CATEGORY[target.dtype.kind]:
-        raise RuntimeError(
-            f"result type {dtypes.SCALAR_NAMES[dtype]} can't be cast to the desired output type "
-            f"{dtypes.SCALAR_NAMES[target.dtype]}: {name} keeps the dtype of the tensor it changes"
-        )
-    if not target.flags.writeable:
-        raise RuntimeError(
-            f"unsupported operation: more than one element of the written-to tensor refers to a single memory location "
-            f"(it is expanded), or its memory is read-only: {name} cannot change it. Please clone() the tensor before "
-            "performing the operation."
-        )
+# ---- writing
 
 
 def write_array(tensor: Tensor, array: Array, name: str) -> None:
@@ -385,97 +234,3 @@ def save_memory_itself(node: Node, array: Array, tensor: Tensor, counter: Versio
         if kind == "output" and getattr(node, f"saved_{place[0]}") is array:
             setattr(node, f"saved_{place[0]}", tensor._array)
             node.watch_output(place[1], counter)
-
-
-# ---- overwriting
-
-
-def is_free(tensor: Tensor, state: State) -> bool:
-    """Whether a tensor may be changed without asking anybody."""
-    extra = tensor._extra
-    if extra is None:
-        return True
-    if extra.counter is NO_COUNTER and not state.inference:
-        return False
-    return extra.view is None or not state.grad_enabled or extra.view.base._edge is None
-
-
-_record_copy = in_place("copy", copy)
-_record_zero = in_place("zero", zero)
-_record_fill = in_place("fill", fill)
-
-
-@shortcut(_record_copy)
-def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
-    """Copy the values of `src`, broadcast and cast, into the tensor."""
-    src = as_operand("copy_", "src", src)
-    if src._xp is not self._xp:
-        src = convert(src, None, self._xp)
-    state = current()
-    recorded = state.grad_enabled and (requires_grad(self) or requires_grad(src))
-    if recorded or state.unusual or not is_free(self, state):
-        return _record_copy(self, src)
-    target, array = self._array, src._array
-    if array.shape != target.shape and array.ndim:
-        array = self._xp.broadcast_to(array, target.shape) if broadcasts_to(array.shape, target.shape) else None
-    if array is None or not target.flags.writeable:
-        return _record_copy(self, src)
-    if self._xp.may_share_memory(target, array):
-        refuse_overlap(self, src, "part", "copy_")
-        array = array.copy()  # NumPy would read elements of vectors that it has overwritten
-    self._xp.copyto(target, array, casting="unsafe")
-    counter_of(self).bump("copy_")
-    return self
-
-
-def copy_into_new(source: Tensor) -> Tensor:
-    """A recorded copy into a fresh tensor, which is how a gradient that has a graph becomes a `.grad`."""
-    return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)
-
-
-def shown_once(tensor: Tensor) -> Tensor:
-    """A view of what an expanded tensor shows, each element once."""
-    array = tensor._array
-    for dim in range(array.ndim - 1, -1, -1):
-        if array.shape[dim] > 1 and not array.strides[dim]:
-            tensor = REGISTRY["select"].function(tensor, dim, 0)
-    return tensor
-
-
-def overwrite_expanded(self: Tensor, record: Callable[..., Any], *value: Any) -> Tensor:
-    """Overwrite a tensor that cannot be written to; if only because it is expanded, each element once."""
-    once = shown_once(self)
-    unlock(once)
-    record(once if once._array.flags.writeable else self, *value)
-    return self
-
-
-@shortcut()
-def zero_(self: Tensor) -> Tensor:
-    """Set every element to zero."""
-    state = current()
-    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
-        return _record_zero(self)
-    if not self._array.flags.writeable:
-        return overwrite_expanded(self, _record_zero)
-    self._array.fill(0)
-    counter_of(self).bump("zero_")
-    return self
-
-
-@shortcut()
-def fill_(self: Tensor, value: Any) -> Tensor:
-    """Set every element to `value`, a number or a tensor of no dimensions."""
-    if type(value) is complex and value.imag and self._array.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")
-    state = current()
-    simple = (type(value) is float and self._array.dtype.kind in "fcV") or (type(value) is int and 0 <= value < 128)
-    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
-        return _record_fill(self, value)
-    if not self._array.flags.writeable:
-        return overwrite_expanded(self, _record_fill, value)
-    if not simple:
-        return _record_fill(self, value)
-    quietly(self._array.fill, value)
-    counter_of(self).bump("fill_")
-    return self

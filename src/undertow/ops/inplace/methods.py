@@ -1,4 +1,4 @@
-"""In-place methods that are no in-place form of an operation: element by element, and along the diagonal."""
+"""In-place methods that are more than the in-place form of an operation: `copy_`, `zero_`, `fill_`, `apply_`, ..."""
 
 from __future__ import annotations
 
@@ -6,12 +6,123 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend.cpu import broadcasts_to
-from undertow.ops.inplace.forms import check_in_place, fill_, in_place, write_array
+from undertow.backend.interface import Array
+from undertow.backend.silence import quietly
+from undertow.compiled import shortcut
+from undertow.modes import State, current
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.create.convert import convert
+from undertow.ops.declare import REGISTRY
+from undertow.ops.inplace.checks import check_in_place, unlock
+from undertow.ops.inplace.forms import in_place, write_array
+from undertow.ops.inplace.overlap import refuse_overlap
+from undertow.ops.inplace.overwriting import copy, fill, zero
 from undertow.ops.pointwise.special.gamma import polygamma
 from undertow.ops.views.as_strided import as_strided
 from undertow.ops.views.slices import diagonal
-from undertow.tensor import Tensor
+from undertow.tensor import Tensor, counter_of
 from undertow.tensor.tensor import requires_grad
+from undertow.tensor.version_counter import NO_COUNTER
+
+# ---- overwriting
+
+
+def is_free(tensor: Tensor, state: State) -> bool:
+    """Whether a tensor may be changed without asking anybody."""
+    extra = tensor._extra
+    if extra is None:
+        return True
+    if extra.counter is NO_COUNTER and not state.inference:
+        return False
+    return extra.view is None or not state.grad_enabled or extra.view.base._edge is None
+
+
+_record_copy = in_place("copy", copy)
+
+
+_record_zero = in_place("zero", zero)
+
+
+_record_fill = in_place("fill", fill)
+
+
+@shortcut(_record_copy)
+def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
+    """Copy the values of `src`, broadcast and cast, into the tensor."""
+    src = as_operand("copy_", "src", src)
+    if src._xp is not self._xp:
+        src = convert(src, None, self._xp)
+    state = current()
+    recorded = state.grad_enabled and (requires_grad(self) or requires_grad(src))
+    if recorded or state.unusual or not is_free(self, state):
+        return _record_copy(self, src)
+    target, array = self._array, src._array
+    if array.shape != target.shape and array.ndim:
+        array = self._xp.broadcast_to(array, target.shape) if broadcasts_to(array.shape, target.shape) else None
+    if array is None or not target.flags.writeable:
+        return _record_copy(self, src)
+    if self._xp.may_share_memory(target, array):
+        refuse_overlap(self, src, "part", "copy_")
+        array = array.copy()  # NumPy would read elements of vectors that it has overwritten
+    self._xp.copyto(target, array, casting="unsafe")
+    counter_of(self).bump("copy_")
+    return self
+
+
+def copy_into_new(source: Tensor) -> Tensor:
+    """A recorded copy into a fresh tensor, which is how a gradient that has a graph becomes a `.grad`."""
+    return copy(Tensor(source._xp.empty_like(source._array), source._xp), source)
+
+
+def shown_once(tensor: Tensor) -> Tensor:
+    """A view of what an expanded tensor shows, each element once."""
+    array = tensor._array
+    for dim in range(array.ndim - 1, -1, -1):
+        if array.shape[dim] > 1 and not array.strides[dim]:
+            tensor = REGISTRY["select"].function(tensor, dim, 0)
+    return tensor
+
+
+def overwrite_expanded(self: Tensor, record: Callable[..., Any], *value: Any) -> Tensor:
+    """Overwrite a tensor that cannot be written to; if only because it is expanded, each element once."""
+    once = shown_once(self)
+    unlock(once)
+    record(once if once._array.flags.writeable else self, *value)
+    return self
+
+
+@shortcut()
+def zero_(self: Tensor) -> Tensor:
+    """Set every element to zero."""
+    state = current()
+    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+        return _record_zero(self)
+    if not self._array.flags.writeable:
+        return overwrite_expanded(self, _record_zero)
+    self._array.fill(0)
+    counter_of(self).bump("zero_")
+    return self
+
+
+@shortcut()
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Set every element to `value`, a number or a tensor of no dimensions."""
+    if type(value) is complex and value.imag and self._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")
+    state = current()
+    simple = (type(value) is float and self._array.dtype.kind in "fcV") or (type(value) is int and 0 <= value < 128)
+    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
+        return _record_fill(self, value)
+    if not self._array.flags.writeable:
+        return overwrite_expanded(self, _record_fill, value)
+    if not simple:
+        return _record_fill(self, value)
+    quietly(self._array.fill, value)
+    counter_of(self).bump("fill_")
+    return self
+
+
+# ---- element by element, and others
 
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
@@ -110,6 +221,9 @@ _polygamma = in_place("polygamma", lambda self, n: polygamma(n, self))
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
     "apply_": apply_,
+    "copy_": copy_,
+    "fill_": fill_,
+    "zero_": zero_,
     "fill_diagonal_": fill_diagonal_,
     "map2_": map2_,
     "map_": map_,

@@ -17,11 +17,12 @@ from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.operands import NUMBERS, ForeignOperandError
 from undertow.ops.declare import REGISTRY
-from undertow.ops.declare.apply import call, function_of
-from undertow.ops.declare.core_plan import compile_with_out, describe
+from undertow.ops.declare.apply import call, describe, function_of
+from undertow.ops.declare.core_plan import compile_with_out
 from undertow.ops.declare.op import Op
 from undertow.ops.declare.return_types import ReturnType
-from undertow.ops.inplace.forms import check_in_place, write_array
+from undertow.ops.inplace.checks import check_in_place
+from undertow.ops.inplace.forms import write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
@@ -164,17 +165,16 @@ def namespace_function(name: str) -> Callable[..., Any]:
 
 @functools.cache
 def public_function(name: str) -> Callable[..., Any]:
-    """The operation as a function of the package: with an argument `out`, if PyTorch's has one.
+    """The same as a function of the package: one object for an operation and its aliases.
 
-    Always the same object, which says where it is found: so a module that holds it can be pickled.
+    It says where it is found: so a module that holds it can be pickled.
     """
     op = REGISTRY[name]
     if op.kind in ("primitive", "nondifferentiable"):
         return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
-    if "out" not in op.variants[name]:
-        return op.function
-    found = with_out(op.function)
-    found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
+    found = namespace_function(name)
+    if found is not op.function:
+        found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
     return found
 
 

@@ -12,7 +12,7 @@ from undertow.ops.declare import primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
 from undertow.ops.linalg.checks import check_bmm, check_inner, check_mv
-from undertow.ops.linalg.einsum import einsum_batched, einsum_pair
+from undertow.ops.linalg.einsum_and_tensordot import einsum_batched, einsum_pair
 from undertow.ops.linalg.matmul import multiply_batches
 from undertow.ops.pointwise.arithmetic import add, mul
 from undertow.ops.views.dimensions import expanded_sizes

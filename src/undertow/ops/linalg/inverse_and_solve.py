@@ -1,22 +1,16 @@
-"""Inverses, linear systems, and powers of matrices."""
+"""Inverses and linear systems."""
 
 from __future__ import annotations
 
 from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
-from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_stacks
-from undertow.ops.inplace.forms import copy
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.matmul import matmul
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
-from undertow.ops.views.clone import clone
-from undertow.tensor import Tensor
-from undertow.tensor.facts import contiguous_format
 
 # ---- inverse
 
@@ -126,42 +120,3 @@ def _solve(A: Array, B: Array, left: bool) -> Array:
 
 
 # ---- powers
-
-
-@composite(variants="function method", out=True)
-def matrix_power(input: Array, n: int) -> Array:
-    """The matrix multiplied with itself n times; negative powers are those of the inverse.
-
-    >>> import undertow as ut
-    >>> ut.matrix_power(ut.tensor([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
-    [[1.0, 3.0], [0.0, 1.0]]
-    """
-    input = as_operand("matrix_power", "input", input)
-    _check_square("linalg.matrix_power", input)
-    n = as_int("matrix_power", "n", n)
-    if n == 0:
-        eye = copy(input, Tensor(input._xp.eye(input.shape[-1], dtype=input.dtype), input._xp))
-        return rearranged(eye, "rows", ())
-    if n < 0:
-        return _positive_power(linalg_inv(input), -n)
-    return clone(input, contiguous_format) if n == 1 else _positive_power(input, n)
-
-
-def _check_square(name: str, A: Array) -> None:
-    if A.ndim < 2:
-        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    if A.shape[-1] != A.shape[-2]:
-        n, m = A.shape[-2:]
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {n} by {m} matrices")
-
-
-def _positive_power(matrix: Array, n: int) -> Array:
-    """By squaring: one factor for each binary digit of n that is 1."""
-    result = None
-    while n:
-        if n % 2:
-            result = matrix if result is None else matmul(result, matrix)
-        n //= 2
-        if n:
-            matrix = matmul(matrix, matrix)
-    return result

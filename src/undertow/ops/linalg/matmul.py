@@ -22,7 +22,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
 from undertow.ops.declare.rules.batch_in_front import batch_stacks
 from undertow.ops.linalg.checks import check_bmm, check_dot, check_matmul, check_mm, check_mv
-from undertow.ops.linalg.einsum import einsum_batched
+from undertow.ops.linalg.einsum_and_tensordot import einsum_batched
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.tensor import Tensor
 

@@ -16,9 +16,9 @@ from undertow.ops.declare import composite
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.inverse_and_solve import linalg_inv
 from undertow.ops.linalg.svd import linalg_svdvals
+from undertow.ops.pointwise.abs_sign import abs as absolute
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.pointwise.division import true_divide
-from undertow.ops.pointwise.elementary import abs as absolute
 from undertow.ops.pointwise.powers import reciprocal
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.extrema import amax, amin

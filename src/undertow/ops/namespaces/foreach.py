@@ -1,7 +1,7 @@
 """`_foreach_*`: one operation on lists of tensors, tensor by tensor.
 
 PyTorch runs them as one kernel; here they are loops that save the caller one, but where a GPU changes tensors in place
-(ops/inplace/together.py). Further arguments may be lists, too, or one number or tensor for all.
+(ops/namespaces/foreach_together.py). Further arguments may be lists, too, or one number or tensor for all.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from undertow.graph.operation_node import note
 from undertow.modes import current
 from undertow.ops.arguments.operands import NUMBERS
 from undertow.ops.declare import REGISTRY, names_with
-from undertow.ops.inplace.forms import check_history, copy_, fill_, in_place, zero_
+from undertow.ops.inplace.checks import check_history
+from undertow.ops.inplace.forms import in_place
+from undertow.ops.inplace.methods import copy_, fill_, zero_
 from undertow.ops.linalg.norms import norm
-from undertow.ops.pointwise.elementary import abs as absolute
+from undertow.ops.pointwise.abs_sign import abs as absolute
 from undertow.ops.pointwise.powers import pow as power
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
@@ -57,7 +59,9 @@ def each(name: str, function: Callable[..., Any], changes: bool) -> Callable[...
 
 
 def _changed_together(name: str, tensors: Any, args: tuple[Any, ...]) -> bool:
-    from undertow.ops.inplace.together import changed_together  # what GPUs do is loaded when lists are changed
+    from undertow.ops.namespaces.foreach_together import (
+        changed_together,  # what GPUs do is loaded when lists are changed
+    )
 
     return changed_together(name, tensors, args)
 

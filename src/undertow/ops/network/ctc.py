@@ -15,7 +15,7 @@ from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import tensor
 from undertow.ops.index.gather_scatter import gather
-from undertow.ops.pointwise.powers import logaddexp
+from undertow.ops.pointwise.exp_log import logaddexp
 from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.sums_and_products import mean
 from undertow.ops.shape.padding import pad

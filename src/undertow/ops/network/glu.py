@@ -7,7 +7,7 @@ from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite
 from undertow.ops.pointwise.arithmetic import mul
-from undertow.ops.pointwise.elementary import sigmoid
+from undertow.ops.pointwise.sigmoid_logit import sigmoid
 from undertow.ops.views.slices import narrow
 
 

@@ -13,7 +13,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules.batch_in_front import in_front, padded
 from undertow.ops.linalg.checks import check_inner
-from undertow.ops.linalg.einsum import einsum, einsum_batched
+from undertow.ops.linalg.einsum_and_tensordot import einsum, einsum_batched
 from undertow.ops.linalg.matmul import rows, times_transposed
 from undertow.ops.pointwise.arithmetic import add
 

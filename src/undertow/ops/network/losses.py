@@ -19,10 +19,10 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
+from undertow.ops.pointwise.abs_sign import abs
 from undertow.ops.pointwise.activations import log1p_of_exp, logsigmoid
 from undertow.ops.pointwise.comparison import gt
-from undertow.ops.pointwise.elementary import abs, exp, log
-from undertow.ops.pointwise.powers import xlogy
+from undertow.ops.pointwise.exp_log import exp, log, xlogy
 from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.sums_and_products import mean, sum
 
@@ -287,8 +287,10 @@ def _cross_entropy_of_logits(xp: Namespace, input: Array, target: Array, *, redu
     check_reduction(reduction)
     require_kinds("log_sigmoid_cpu", input, "f")
     _check_same_size(input, target)
-    # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
-    return _reduce_array(xp, log1p_of_exp(xp, input) - input * target, reduction)
+    # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either; x is multiplied once,
+    # because the difference of two products would be nan where x is infinite
+    losses = ((input > 0) - target) * input + log1p_of_exp(xp, -xp.abs(input))
+    return _reduce_array(xp, losses, reduction)
 
 
 def _check_same_size(input: Array, target: Array) -> None:

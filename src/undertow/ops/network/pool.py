@@ -20,10 +20,10 @@ from undertow.ops.network.pool_kernels import (
     pooled_sizes,
 )
 from undertow.ops.network.sliding_windows import Sizes, per_dim
+from undertow.ops.pointwise.abs_sign import abs as absolute
+from undertow.ops.pointwise.abs_sign import sign
 from undertow.ops.pointwise.activations import relu
 from undertow.ops.pointwise.arithmetic import mul
-from undertow.ops.pointwise.elementary import abs as absolute
-from undertow.ops.pointwise.elementary import sign
 from undertow.ops.pointwise.powers import pow as power
 from undertow.ops.reduce.sums_and_products import mean
 from undertow.ops.views.dimensions import squeeze, unsqueeze

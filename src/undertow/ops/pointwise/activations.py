@@ -14,10 +14,11 @@ from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.abs_sign import abs
 from undertow.ops.pointwise.arithmetic import sub
 from undertow.ops.pointwise.division import true_divide
-from undertow.ops.pointwise.elementary import abs, unary
 from undertow.ops.pointwise.trigonometric import tanh
+from undertow.ops.pointwise.unary import unary
 from undertow.tensor import Tensor
 
 #: the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)

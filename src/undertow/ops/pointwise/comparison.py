@@ -8,8 +8,10 @@ from typing import Any
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import as_operand, require_order, require_tensor, type_name
-from undertow.ops.declare import adapter, alias, composite, nondifferentiable
+from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
+from undertow.ops.pointwise.unary import not_implemented
+from undertow.ops.pointwise.where_clamp import refuse_unordered
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
@@ -132,7 +134,6 @@ isfinite = unary("isfinite", lambda xp, input: xp.isfinite(input), variants="fun
 isposinf = _signed_infinity("isposinf", variants="function method")
 isneginf = _signed_infinity("isneginf", variants="function method")
 isreal = unary("isreal", lambda xp, input: xp.isreal(input), variants="function method")
-signbit = unary("signbit", lambda xp, input: xp.signbit(input), variants="function method")
 
 # ---- nearly equal, equal as a whole, among
 
@@ -186,6 +187,27 @@ def among(
 
 
 isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same", numbers="one")
+
+
+# ---- a step
+
+
+def step(xp: Namespace, input: Array, values: Array) -> Array:
+    refuse_unordered("heaviside", input)
+    return xp.where(input == 0, values, input > 0).astype(input.dtype)
+
+
+heaviside = primitive(
+    "heaviside",
+    forward=step,
+    vjp={"input": not_implemented("heaviside"), "values": not_implemented("heaviside")},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NotImplemented",
+    promote="same",
+    variants="function method in_place",
+    piecewise_constant=True,
+)
 
 
 # ---- other names

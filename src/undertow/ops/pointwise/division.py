@@ -8,7 +8,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import is_integral
-from undertow.ops.pointwise.elementary import not_implemented
+from undertow.ops.pointwise.unary import not_implemented
 
 true_divide = primitive(
     "true_divide",

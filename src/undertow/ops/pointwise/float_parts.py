@@ -1,8 +1,7 @@
-"""What numbers are made of: mantissa and exponent, sign, the next number, finite ones in place of others."""
+"""What numbers are made of: mantissa and exponent, sign, the next number."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from undertow.backend import dtypes
@@ -10,7 +9,9 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.comparison import unary
+from undertow.ops.pointwise.exp_log import LN2
+from undertow.ops.pointwise.powers import as_float
 
 
 def _next_number(xp: Namespace, input: Array, other: Array) -> Array:
@@ -70,39 +71,6 @@ def frexp(input: Array) -> Any:
     return return_types.frexp(frexp_parts(input))
 
 
-def _finite_part(xp: Namespace, g: Array, input: Array) -> Array:
-    """`g` where the input is finite; real and imaginary parts each for themselves."""
-    if input.dtype.kind != "c":
-        return xp.where(xp.isfinite(input), g, 0)
-    return _finite_part(xp, xp.real(g), xp.real(input)) + 1j * _finite_part(xp, xp.imag(g), xp.imag(input))
-
-
-def _made_finite(
-    xp: Namespace, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Array:
-    nan = 0.0 if nan is None else nan
-    if input.dtype in (dtypes.float32, dtypes.float64):
-        limits = xp.finfo(input.dtype)
-        high, low = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
-        bounded = xp.where(input == math.inf, high, xp.where(input == -math.inf, low, input))
-        return xp.where(input == input, bounded, nan)
-    if input.dtype.kind != "V":
-        return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
-    limits = xp.finfo(input.dtype)  # NumPy does not know those of bfloat16
-    ends = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
-    return _made_finite(xp, input.astype(dtypes.float32), nan, *ends).astype(input.dtype)
-
-
-nan_to_num = unary(
-    "nan_to_num",
-    forward=_made_finite,
-    vjp=_finite_part,
-    promote=None,
-    half_precision="as_is",
-    variants="function method in_place in_place_function",
-)
-
-
 def _copysign_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
     return g * xp.where(xp.equal(input, 0), 0, out / input)
 
@@ -119,3 +87,25 @@ copysign = primitive(
     number="other",
     variants="function method in_place",
 )
+
+
+def _scaled_by_power_of_two(xp: Namespace, input: Array, other: Array) -> Array:
+    return input * (xp.exp(other * LN2) if other.dtype.kind == "c" else xp.exp2(other))
+
+
+def _ldexp_input_rule(xp: Namespace, g: Array, other: Array) -> Array:
+    return g * xp.conj(xp.exp2(as_float(xp, other, g.dtype)))
+
+
+ldexp = primitive(
+    "ldexp",
+    forward=_scaled_by_power_of_two,
+    vjp={"input": _ldexp_input_rule, "other": lambda xp, g, out: g * xp.conj(out) * LN2},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    promote="float",
+    variants="function method in_place in_place_function",
+)
+
+
+signbit = unary("signbit", lambda xp, input: xp.signbit(input), variants="function method")

@@ -16,7 +16,7 @@ from undertow.backend import cpu, dtypes, kernels, special
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import require_kinds
-from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.unary import unary
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_TWO_OVER_PI = math.sqrt(2 / math.pi)

@@ -1,8 +1,7 @@
-"""Powers and roots, and the other smooth functions of two numbers."""
+"""Powers and roots."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from undertow.backend import dtypes
@@ -12,10 +11,8 @@ from undertow.ops.arguments.operands import NUMBERS, as_operand, require_tensor,
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.unary import unary
 from undertow.tensor import Tensor
-
-LN2 = math.log(2)
 
 
 def as_float(xp: Namespace, value: Array, dtype: DType) -> Array:
@@ -23,7 +20,7 @@ def as_float(xp: Namespace, value: Array, dtype: DType) -> Array:
     return value if value.dtype.kind in "fc" else xp.astype(value, dtype)
 
 
-def _number_like(xp: Namespace, number: Any, like: Array) -> Array:
+def number_like(xp: Namespace, number: Any, like: Array) -> Array:
     """A Python number as an array or a tensor of the shape and dtype of `like`."""
     return xp.zeros_like(like) + number
 
@@ -108,7 +105,7 @@ def _is_nonnegative(xp: Namespace, value: Array) -> Array:
 def _pow_exponent_rule(xp: Namespace, g: Array, input: Array, exponent: Array, out: Array) -> Array:
     """At 0 ** b: 0 for b >= 0, and -inf for b < 0, the limit from the right."""
     if not hasattr(input, "dtype"):
-        input = _number_like(xp, input, out)
+        input = number_like(xp, input, out)
     base = input if input.dtype == out.dtype else xp.astype(input, out.dtype)
     flat = xp.logical_and(xp.equal(input, 0), _is_nonnegative(xp, exponent))
     return g * xp.conj(out * xp.log(xp.where(flat, xp.ones_like(out), base)))
@@ -183,95 +180,6 @@ def float_power(input: Array, exponent: Any) -> Array:
     dtype = dtypes.complex128 if complex_ else dtypes.float64
     return pow(_as_double(input, dtype), _as_double(exponent, dtype))
 
-
-def _scaled_by_power_of_two(xp: Namespace, input: Array, other: Array) -> Array:
-    return input * (xp.exp(other * LN2) if other.dtype.kind == "c" else xp.exp2(other))
-
-
-def _ldexp_input_rule(xp: Namespace, g: Array, other: Array) -> Array:
-    return g * xp.conj(xp.exp2(as_float(xp, other, g.dtype)))
-
-
-ldexp = primitive(
-    "ldexp",
-    forward=_scaled_by_power_of_two,
-    vjp={"input": _ldexp_input_rule, "other": lambda xp, g, out: g * xp.conj(out) * LN2},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    promote="float",
-    variants="function method in_place in_place_function",
-)
-
-# ---- logarithms and exponentials of two numbers
-
-
-def _log_of_sum(xp: Namespace, input: Array, other: Array) -> Array:
-    if input.dtype.kind != "c" and not getattr(xp, "traces", False):
-        return xp.logaddexp(input, other)
-    if input.dtype.kind != "c":  # over large arrays, by functions that have vectors
-        together = xp.maximum(input, other) + xp.log1p(xp.exp(-xp.abs(input - other)))
-        return xp.where(input == other, input + LN2, together)
-    larger = xp.where(input.real >= other.real, input, other)
-    smaller = xp.where(input.real >= other.real, other, input)
-    return larger + xp.log1p(xp.exp(smaller - larger))
-
-
-logaddexp = primitive(
-    "logaddexp",
-    forward=_log_of_sum,
-    vjp={
-        "input": lambda xp, g, input, other: g * xp.conj(xp.sigmoid(input - other)),
-        "other": lambda xp, g, input, other: g * xp.conj(xp.sigmoid(other - input)),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    promote="float",
-    variants="function method",
-)
-
-logaddexp2 = primitive(
-    "logaddexp2",
-    forward=lambda xp, input, other: xp.logaddexp2(input, other),
-    vjp={
-        "input": lambda xp, g, input, other: g * xp.sigmoid((input - other) * LN2),
-        "other": lambda xp, g, input, other: g * xp.sigmoid((other - input) * LN2),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    promote="float",
-    variants="function method",
-)
-
-
-def _x_log_y(xp: Namespace, input: Array, other: Array) -> Array:
-    """input * log(other), and 0 where input is 0, unless other is nan."""
-    if input.dtype.kind == "c":
-        raise NotImplementedError('"xlogy" not implemented for complex tensors')
-    if input.dtype.kind == "f":
-        other = xp.asarray(other, dtype=input.dtype)
-    return input * xp.log(xp.where((input == 0) & (other == other), 1, other))
-
-
-def _xlogy_input_rule(xp: Namespace, g: Array, input: Array, other: Array) -> Array:
-    if not hasattr(other, "dtype"):
-        other = _number_like(xp, other, g)
-    flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, 0))
-    return xp.where(flat, 0, xp.xlogy(g, as_float(xp, other, g.dtype)))
-
-
-xlogy = primitive(
-    "xlogy",
-    forward=_x_log_y,
-    vjp={"input": _xlogy_input_rule, "other": lambda xp, g, input, other: g * input / other},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    number_node="XlogyBackward2",
-    number_edge=False,
-    promote="float",
-    number="other",
-    variants="function method in_place in_place_function",
-    numbers="one",
-)
 
 # ---- triangles
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import adapter, alias
-from undertow.ops.pointwise.elementary import no_slope, unary
+from undertow.ops.pointwise.unary import no_slope, unary
 
 floor = unary(
     "floor",

@@ -9,8 +9,8 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import Joint, adapter, alias, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.ops.pointwise.elementary import one_for, unary
 from undertow.ops.pointwise.powers import as_float
+from undertow.ops.pointwise.unary import one_for, unary
 
 sin = unary(
     "sin",

@@ -1,7 +1,8 @@
-"""Choosing one of two numbers: where, the larger, the smaller, within bounds, with a sign."""
+"""Choosing one of two numbers: where, the larger, the smaller, within bounds, finite ones for others."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from undertow.ops.arguments.operands import NUMBERS, number_tensor, result_type_
 from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.elementary import not_implemented, unary
+from undertow.ops.pointwise.unary import unary
 from undertow.tensor import Tensor
 
 # ---- where
@@ -67,28 +68,28 @@ adapter("where")(where)
 # ---- the larger and the smaller
 
 
-def _refuse_unordered(name: str, array: Array) -> None:
+def refuse_unordered(name: str, array: Array) -> None:
     if array.dtype.kind == "c":
         raise NotImplementedError(f"{name} not implemented for complex tensors: complex numbers have no order")
 
 
 def larger(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_unordered("maximum", input)
+    refuse_unordered("maximum", input)
     return xp.maximum(input, other)
 
 
 def smaller(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_unordered("minimum", input)
+    refuse_unordered("minimum", input)
     return xp.minimum(input, other)
 
 
 def _larger_number(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_unordered("fmax", input)
+    refuse_unordered("fmax", input)
     return xp.fmax(input, other)
 
 
 def _smaller_number(xp: Namespace, input: Array, other: Array) -> Array:
-    _refuse_unordered("fmin", input)
+    refuse_unordered("fmin", input)
     return xp.fmin(input, other)
 
 
@@ -159,17 +160,17 @@ fmin = primitive(
 
 
 def _clamped_below(xp: Namespace, input: Array, min: Any) -> Array:
-    _refuse_unordered("clamp", input)
+    refuse_unordered("clamp", input)
     return xp.maximum(input, min)
 
 
 def _clamped_above(xp: Namespace, input: Array, max: Any) -> Array:
-    _refuse_unordered("clamp", input)
+    refuse_unordered("clamp", input)
     return xp.minimum(input, max)
 
 
 def _clamped(xp: Namespace, input: Array, min: Array, max: Array) -> Array:
-    _refuse_unordered("clamp", input)
+    refuse_unordered("clamp", input)
     return xp.minimum(xp.maximum(input, min), max)
 
 
@@ -252,7 +253,7 @@ _clamp_tensors = primitive(
 
 @twin
 def clamped_to_numbers(xp: Namespace, input: Array, min: Any = None, max: Any = None) -> Array:
-    _refuse_unordered("clamp", input)
+    refuse_unordered("clamp", input)
     out = input if min is None else xp.maximum(input, min)
     out = out if max is None else xp.minimum(out, max)
     if out.dtype is not input.dtype:
@@ -294,24 +295,40 @@ def clamp(input: Array, min: Any = None, max: Any = None) -> Array:
     return _clamp_above(input, max) if min is None else _clamp_tensors(input, min, max)
 
 
-# ---- signs and steps
+# ---- finite numbers
 
 
-def step(xp: Namespace, input: Array, values: Array) -> Array:
-    _refuse_unordered("heaviside", input)
-    return xp.where(input == 0, values, input > 0).astype(input.dtype)
+def _finite_part(xp: Namespace, g: Array, input: Array) -> Array:
+    """`g` where the input is finite; real and imaginary parts each for themselves."""
+    if input.dtype.kind != "c":
+        return xp.where(xp.isfinite(input), g, 0)
+    return _finite_part(xp, xp.real(g), xp.real(input)) + 1j * _finite_part(xp, xp.imag(g), xp.imag(input))
 
 
-heaviside = primitive(
-    "heaviside",
-    forward=step,
-    vjp={"input": not_implemented("heaviside"), "values": not_implemented("heaviside")},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="NotImplemented",
-    promote="same",
-    variants="function method in_place",
-    piecewise_constant=True,
+def _made_finite(
+    xp: Namespace, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Array:
+    nan = 0.0 if nan is None else nan
+    if input.dtype in (dtypes.float32, dtypes.float64):
+        limits = xp.finfo(input.dtype)
+        high, low = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
+        bounded = xp.where(input == math.inf, high, xp.where(input == -math.inf, low, input))
+        return xp.where(input == input, bounded, nan)
+    if input.dtype.kind != "V":
+        return xp.nan_to_num(input, nan=nan, posinf=posinf, neginf=neginf)
+    limits = xp.finfo(input.dtype)  # NumPy does not know those of bfloat16
+    ends = float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
+    return _made_finite(xp, input.astype(dtypes.float32), nan, *ends).astype(input.dtype)
+
+
+nan_to_num = unary(
+    "nan_to_num",
+    forward=_made_finite,
+    vjp=_finite_part,
+    promote=None,
+    half_precision="as_is",
+    variants="function method in_place in_place_function",
 )
+
 
 alias("clip", clamp, variants="function method in_place in_place_function", out=True)

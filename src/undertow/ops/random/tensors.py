@@ -20,7 +20,7 @@ from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
-from undertow.ops.pointwise.elementary import not_implemented
+from undertow.ops.pointwise.unary import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
 from undertow.tensor import Tensor, current_edge

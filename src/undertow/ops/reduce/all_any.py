@@ -1,4 +1,4 @@
-"""Whether any or all elements are true, and how many."""
+"""Whether any or all elements are true."""
 
 from __future__ import annotations
 
@@ -66,17 +66,5 @@ def all(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return _truth_along(all_dims, input, dim, keepdim)
 
 
-count_nonzero = nondifferentiable(
-    "count_nonzero",
-    forward=lambda xp, input, dim=None: xp.add.reduce(
-        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
-    ),
-    inputs=("input",),
-    batch=REDUCTION,
-    variants="function method",
-)
-
-
 adapter("any")(any)
 adapter("all")(all)
-adapter("count_nonzero")(count_nonzero)

@@ -18,7 +18,7 @@ from undertow.ops.arguments.dims import (
     wrap_dims,
 )
 from undertow.ops.arguments.operands import as_operand, type_name
-from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
 from undertow.ops.declare.rules.batch_in_front import in_front
@@ -411,3 +411,16 @@ def sum_to_size(input: Array, *size: Any) -> Tensor:
         return input
     total = sum(input, tuple(dims), keepdim=True)
     return reshape(total, wanted) if extra else total
+
+
+count_nonzero = nondifferentiable(
+    "count_nonzero",
+    forward=lambda xp, input, dim=None: xp.add.reduce(
+        xp.not_equal(input, 0), reduced_axes(dim, input.ndim), dtypes.int64
+    ),
+    inputs=("input",),
+    batch=REDUCTION,
+    variants="function method",
+)
+
+adapter("count_nonzero")(count_nonzero)

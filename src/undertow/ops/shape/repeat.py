@@ -17,7 +17,7 @@ from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.index.index_select import index_select
-from undertow.ops.shape.joining import index_tensor
+from undertow.ops.shape.meshgrid_and_combinations import index_tensor
 from undertow.ops.views.clone import clone
 from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.ops.views.reshape import flatten, reshape

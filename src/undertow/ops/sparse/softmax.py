@@ -16,7 +16,7 @@ from undertow.ops.index.index_select import index_add, index_select
 from undertow.ops.index.masks import masked_select
 from undertow.ops.index.scatter_reduce import index_reduce
 from undertow.ops.network.softmax import log_softmax, softmax
-from undertow.ops.pointwise.elementary import exp, log
+from undertow.ops.pointwise.exp_log import exp, log
 from undertow.ops.sparse.coo import _with_values, coalesce, expect_sparse, sparse_coo_tensor, values
 from undertow.ops.sparse.layouts import to_sparse
 from undertow.ops.views.copies import detach

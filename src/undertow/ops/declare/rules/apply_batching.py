@@ -8,7 +8,7 @@ rules share is in batch_in_front.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,7 @@ def apply_to_batch(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[
     dims    for each of them, the number of its batch dimension, or None
     """
     if batch_size(values, dims) is None:
-        out = by_position(op)(*values)
+        out = op.by_position(*values)
         return out, (None,) * len(out) if isinstance(out, tuple) else None
     out, out_dim = _rule(op)(op, values, dims)
     if isinstance(out, list | tuple):
@@ -49,26 +49,12 @@ def _rule(op: Op) -> Any:
 
 
 def _own_rule(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
-    result: tuple[Any, Any] = op.batch(by_position(op), list(values), list(dims))
+    result: tuple[Any, Any] = op.batch(op.by_position, list(values), list(dims))
     return result
 
 
 def _loop(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
-    return loop(by_position(op), values, dims)
-
-
-@cache
-def by_position(op: Op) -> Callable[..., Any]:
-    """The operation as a function of all its arguments in order, some of which it may want by name."""
-    if not op.keyword_only:
-        return op.function
-    function, names = op.function, [n if n in op.keyword_only else None for n in op.ordered]
-
-    def call(*args: Any) -> Any:
-        named = {n: a for n, a in zip(names, args, strict=True) if n is not None}
-        return function(*[a for n, a in zip(names, args, strict=True) if n is None], **named)
-
-    return call
+    return loop(op.by_position, values, dims)
 
 
 # ---- elementwise
@@ -81,7 +67,7 @@ def _elementwise(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[An
     aligned = [v if d is None else padded(in_front(v, d), rank) for v, d in pairs]
     if op.promote and len({v._array.dtype for v in values if isinstance(v, Tensor)}) > 1:
         aligned = _promoted(op, values, dims, aligned)
-    return by_position(op)(*aligned), 0
+    return op.by_position(*aligned), 0
 
 
 def _promoted(op: Op, values: Sequence[Any], dims: Sequence[Any], aligned: list[Any]) -> list[Any]:
@@ -121,7 +107,7 @@ def _reduction(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any,
         return _reduce_all(op, moved, rank, size)
     shifted = tuple([d + 1 for d in wrap_dims(dim, rank)])
     moved[place] = shifted if isinstance(dim, Iterable) else shifted[0]
-    return by_position(op)(*moved), 0
+    return op.by_position(*moved), 0
 
 
 def _reduce_all(op: Op, values: list[Any], rank: int, size: int | Sequence[int]) -> tuple[Any, Any]:
@@ -132,7 +118,7 @@ def _reduce_all(op: Op, values: list[Any], rank: int, size: int | Sequence[int])
         wrap_dims(dim, 0)
     flat = [_flattened(v) if isinstance(v, Tensor) else v for v in values]
     flat[place] = (1,) if isinstance(dim, Iterable) else 1
-    out = by_position(op)(*flat)
+    out = op.by_position(*flat)
     keepdim = "keepdim" in op.ordered and values[op.ordered.index("keepdim")]
     if rank == 1 and not keepdim:
         return out, 0

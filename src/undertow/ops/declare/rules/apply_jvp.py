@@ -1,7 +1,4 @@
-"""Evaluating an operation's jvp: from tangents of its inputs to the tangent of its output.
-
-As vjp rules do, this works on arrays (xp a backend's namespace) and on Tensors (xp the recorded one).
-"""
+"""Evaluating an operation's jvp: from tangents of its inputs to the tangent of its output. All of them are tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from undertow.backend import dtypes
-from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
 from undertow.ops.arguments.operands import NUMBERS, number_tensor
 from undertow.ops.declare import Joint, Op
@@ -20,10 +16,10 @@ from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
 from undertow.tensor import Tensor
 
 
-def apply_jvp(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
+def apply_jvp(op: Op, values: Mapping[str, Any], tangents: Mapping[str, Any], out: Any = None) -> Any:
     """The tangent of the operation's output.
 
-    values    every argument by name (see `Op.by_name`), tensor arguments in the form `xp` works on
+    values    every argument by name (see `Op.by_name`)
     tangents  input name -> its tangent; inputs that are absent (or None) have none, and those without a
               derivative need none. For an operation on a list of tensors: {"tensors": [...]}, with None
               where there is none
@@ -32,80 +28,69 @@ def apply_jvp(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: Mappin
     Returns one tangent, or a tuple with one per output; None for an output that has no tangent.
     """
     given = {name: t for name, t in tangents.items() if name in op.edges and not _is_missing(t)}
-    numbers = [n for n in op.inputs if isinstance(values[n], NUMBERS)]
-    if numbers:
-        values = {**values, **{n: _operand(op, xp, n, values[n]) for n in numbers}}
-    out = _call(op, xp, values) if out is None else out
+    values = {**values, **{n: _operand(op, n, values[n]) for n in op.inputs}}
+    out = _call(op, values) if out is None else out
     if not given:
-        return _settle_all(op, xp, None, out, missing=True)
-    return _settle_all(op, xp, _evaluate(op, xp, values, given, out), out)
+        return _settle_all(op, None, out, missing=True)
+    return _settle_all(op, _evaluate(op, values, given, out), out)
 
 
 def _is_missing(tangent: Any) -> bool:
     return tangent is None or (isinstance(tangent, list) and all(t is None for t in tangent))
 
 
-def _operand(op: Op, xp: Namespace, name: str, value: Any) -> Any:
+def _operand(op: Op, name: str, value: Any) -> Any:
     """A Python number as the 0-d tensor that the operation makes of it (unless it has a path of its own)."""
     if not isinstance(value, NUMBERS) or (name == op.number and type(value) in (int, float)):
         return value
-    tensor = number_tensor(value)
-    return tensor if xp is recorded else tensor._array
+    return number_tensor(value)
 
 
-def _evaluate(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
+def _evaluate(op: Op, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
     rule = op.jvp
     if rule is ELEMENTWISE:
-        return _elementwise(op, xp, values, tangents, out)
+        return _elementwise(op, values, tangents, out)
     if rule is LINEAR:
-        return _call(op, xp, _with_zeros(op, xp, values, tangents))
+        return _call(op, _with_zeros(op, values, tangents))
     if rule is BILINEAR:
-        return _sum([_call(op, xp, {**values, n: t}) for n, t in _one_at_a_time(values, tangents)])
+        return _sum([_call(op, {**values, n: t}) for n, t in _one_at_a_time(values, tangents)])
     if isinstance(rule, Mapping):
         known = [(rule[n], t) for n, t in tangents.items() if rule.get(n) is not None]
-        return _sum([r(xp, t, *_named(op, r, 2, values, out)) for r, t in known])
+        return _sum([r(recorded, t, *_named(op, r, 2, values, out)) for r, t in known])
     if callable(rule):
         given = tangents["tensors"] if op.kind == "variadic" else tangents
-        return rule(xp, given, *_named(op, rule, 2, values, out))
+        return rule(recorded, given, *_named(op, rule, 2, values, out))
     raise NotDifferentiableError(
         op.name, f"Trying to use forward AD with {op.name} that does not support it: it declares no jvp."
     )
 
 
-def _call(op: Op, xp: Namespace, values: Mapping[str, Any]) -> Any:
-    """The operation itself, on arrays or on Tensors."""
-    if xp is not recorded:
-        return op.compute(xp, values)
-    return op.function(**values) if op.keyword_only else op.function(*[values[n] for n in op.ordered])
+def _call(op: Op, values: Mapping[str, Any]) -> Any:
+    return op.by_position(*[values[n] for n in op.ordered])
 
 
-def _elementwise(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any], out: Array) -> Array:
+def _elementwise(op: Op, values: Mapping[str, Any], tangents: dict[str, Any], out: Any) -> Any:
     """conj(rule(conj(t))): the transpose of a diagonal Jacobian is itself, up to conjugation."""
-    array = _array_of(_differentiable_outputs(op, out)[0])
+    array = _differentiable_outputs(op, out)[0]._array
     shape = tuple(array.shape)
     parts = []
     for name, tangent in tangents.items():
-        given = _array_of(tangent)
-        aligned = tangent if tuple(given.shape) == shape else xp.broadcast_to(tangent, shape)
+        given = tangent._array
+        aligned = tangent if tuple(given.shape) == shape else recorded.broadcast_to(tangent, shape)
         if array.dtype.kind == "c" or given.dtype.kind == "c":
-            parts.append(xp.conj(_vjp(op, name, xp, xp.conj(aligned), values, out)))
+            parts.append(recorded.conj(_vjp(op, name, recorded.conj(aligned), values, out)))
         else:
-            parts.append(_vjp(op, name, xp, aligned, values, out))
+            parts.append(_vjp(op, name, aligned, values, out))
     return _sum(parts)
 
 
-def _array_of(value: Any) -> Any:
-    """What knows shape and dtype best: the array of a tensor."""
-    return value._array if isinstance(value, Tensor) else value
-
-
-def _vjp(op: Op, name: str, xp: Namespace, g: Array, values: Mapping[str, Any], out: Array) -> Array:
+def _vjp(op: Op, name: str, g: Tensor, values: Mapping[str, Any], out: Any) -> Any:
     """The gradient for one input."""
     if isinstance(op.vjp, Joint):
         needs = tuple(n == name for n in op.edges)
-        return op.vjp.rule(xp, g, needs, *_named(op, op.vjp.rule, 3, values, out))[op.edges.index(name)]
+        return op.vjp.rule(recorded, g, needs, *_named(op, op.vjp.rule, 3, values, out))[op.edges.index(name)]
     rule: Any = op.vjp[name]
-    return rule(xp, g, *_named(op, rule, 2, values, out))
+    return rule(recorded, g, *_named(op, rule, 2, values, out))
 
 
 def _one_at_a_time(values: Mapping[str, Any], tangents: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -120,28 +105,24 @@ def _one_at_a_time(values: Mapping[str, Any], tangents: dict[str, Any]) -> list[
     return places
 
 
-def _with_zeros(op: Op, xp: Namespace, values: Mapping[str, Any], tangents: dict[str, Any]) -> dict[str, Any]:
+def _with_zeros(op: Op, values: Mapping[str, Any], tangents: dict[str, Any]) -> dict[str, Any]:
     """The arguments with every differentiable input replaced by its tangent, or by zeros."""
     replaced = dict(values)
     for name in op.edges:
         value, tangent = values[name], tangents.get(name)
         if isinstance(tangent, list):
-            replaced[name] = [_zeros(xp, v) if t is None else t for v, t in zip(value, tangent, strict=True)]
+            replaced[name] = [_zeros(v) if t is None else t for v, t in zip(value, tangent, strict=True)]
         elif value is not None:
-            replaced[name] = _zeros(xp, value) if tangent is None else tangent
+            replaced[name] = _zeros(value) if tangent is None else tangent
     return replaced
 
 
-def _zeros(xp: Namespace, like: Any) -> Any:
-    if not hasattr(like, "dtype"):
-        return 0
-    if xp is recorded:
-        return Tensor(like._xp.zeros_like(like._array), like._xp)
-    return xp.zeros_like(like)
+def _zeros(like: Any) -> Any:
+    return Tensor(like._xp.zeros_like(like._array), like._xp) if isinstance(like, Tensor) else 0
 
 
 def _sum(parts: list[Any]) -> Any:
-    """The sum of contributions, each an array or a tuple with one per output."""
+    """The sum of contributions, each a tensor or a tuple with one per output."""
     if not parts:
         return None
     total = parts[0]
@@ -150,7 +131,7 @@ def _sum(parts: list[Any]) -> Any:
     return total
 
 
-def _add(a: Array, b: Array) -> Array:
+def _add(a: Tensor | None, b: Tensor | None) -> Any:
     return b if a is None else a if b is None else a + b
 
 
@@ -188,9 +169,7 @@ def terms_of(op: Op) -> list[Term] | None:
 
 def _in_place_of(op: Op, name: str) -> Callable[..., Any]:
     """The operation with a tangent in the place of an operand."""
-    place, function, names = op.ordered.index(name), op.function, op.ordered
-    if op.keyword_only:
-        return lambda xp, t, *args: function(**{**dict(zip(names, args, strict=True)), name: t})
+    place, function = op.ordered.index(name), op.by_position
     return lambda xp, t, *args: function(*args[:place], t, *args[place + 1 :])
 
 
@@ -202,7 +181,7 @@ def sum_of_terms(given: list[tuple[Tensor, Term]], args: Sequence[Any], result: 
             tangent = recorded.broadcast_to(tangent, shape)
         part = rule(recorded, tangent, *[result if k < 0 else args[k] for k in wanted])
         total = part if total is None else total + part
-    return _settle(recorded, total, result)
+    return _settle(total, result)
 
 
 # ---- what a rule names
@@ -233,7 +212,7 @@ def _value(op: Op, name: str, values: Mapping[str, Any], out: Any) -> Any:
     raise TypeError(f"{op.name}: its jvp rule uses {name!r}, which is neither input, output nor parameter")
 
 
-def _fact(value: Array, fact: str) -> Any:
+def _fact(value: Any, fact: str) -> Any:
     """Shape or dtype of an input, as vjp rules are told them: a Python number has shape () and dtype None."""
     if value is None or not hasattr(value, "dtype"):
         return () if fact == "shape" and value is not None else None
@@ -243,7 +222,7 @@ def _fact(value: Array, fact: str) -> Any:
 # ---- making tangents fit the outputs
 
 
-def _differentiable_outputs(op: Op, out: Array) -> list[Any]:
+def _differentiable_outputs(op: Op, out: Any) -> list[Tensor]:
     if op.outputs is None:
         return [out]
     if op.outputs == "list":
@@ -251,31 +230,31 @@ def _differentiable_outputs(op: Op, out: Array) -> list[Any]:
     return [o for n, o in zip(op.outputs, out, strict=True) if n not in op.nondifferentiable]
 
 
-def _settle_all(op: Op, xp: Namespace, found: Any, out: Any, missing: bool = False) -> Any:
+def _settle_all(op: Op, found: Any, out: Any, missing: bool = False) -> Any:
     if op.outputs is None:
-        return None if missing else _settle(xp, found, out)
+        return None if missing else _settle(found, out)
     if missing:
         return (None,) * len(out)
     names = op.outputs if isinstance(op.outputs, tuple) else range(len(out))
     skipped = [n in op.nondifferentiable for n in names]
     if not isinstance(found, tuple | list):  # a rule may speak of the only differentiable output alone
         found = [None if skip else found for skip in skipped]
-    return tuple(None if s else _settle(xp, f, o) for f, o, s in zip(found, out, skipped, strict=True))
+    return tuple(None if s else _settle(f, o) for f, o, s in zip(found, out, skipped, strict=True))
 
 
-def _settle(xp: Namespace, tangent: Array, out: Array) -> Array | None:
+def _settle(tangent: Tensor | None, out: Tensor) -> Tensor | None:
     """The tangent in the shape and dtype of the output; zeros where no input contributed."""
-    wanted = _array_of(out)
+    wanted = out._array
     if not dtypes.is_differentiable(wanted.dtype):
         return None
     if tangent is None:
-        return _zeros(xp, out)
-    found = _array_of(tangent)
+        return _zeros(out)
+    found = tangent._array
     if found.dtype is not wanted.dtype:
         if found.dtype.kind == "c" and wanted.dtype.kind != "c":
-            tangent = xp.real(tangent)
+            tangent = recorded.real(tangent)
         if tangent.dtype != out.dtype:
-            tangent = xp.astype(tangent, out.dtype)
+            tangent = recorded.astype(tangent, out.dtype)
     if tuple(found.shape) != tuple(wanted.shape):
-        tangent = xp.broadcast_to(tangent, tuple(wanted.shape))
-    return tangent if xp is recorded else xp.asarray(tangent)
+        tangent = recorded.broadcast_to(tangent, tuple(wanted.shape))
+    return tangent

@@ -12,7 +12,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes, kernels, special
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import float_array, require_kinds
-from undertow.ops.pointwise.elementary import unary
+from undertow.ops.pointwise.unary import unary
 
 Kernel = Callable[[Any, Any], Any]
 Parts = Sequence[tuple[Any, Kernel]]

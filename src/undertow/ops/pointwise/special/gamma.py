@@ -8,7 +8,6 @@ from numbers import Integral
 
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite
-from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import (
     FEW,
     Parts,
@@ -17,6 +16,7 @@ from undertow.ops.pointwise.special.error_functions import (
     horner,
     in_double,
 )
+from undertow.ops.pointwise.unary import unary
 
 EULER = 0.57721566490153286061
 #: B(2), B(4), ..., the Bernoulli numbers of the asymptotic series

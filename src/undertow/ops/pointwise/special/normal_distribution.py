@@ -8,7 +8,6 @@ from undertow.backend import special as kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.elementary import unary
 from undertow.ops.pointwise.special.error_functions import (
     QUANTILE_CENTRE,
     QUANTILE_MIDDLE,
@@ -19,6 +18,7 @@ from undertow.ops.pointwise.special.error_functions import (
     in_double,
     ratio,
 )
+from undertow.ops.pointwise.unary import unary
 
 SQRT2, SQRT_PI = math.sqrt(2), math.sqrt(math.pi)
 

@@ -10,9 +10,10 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.elementary import exp, not_implemented, unary
+from undertow.ops.pointwise.exp_log import exp
 from undertow.ops.pointwise.special.error_functions import elementwise_in_python, in_double
 from undertow.ops.pointwise.special.gamma import BERNOULLI, lgamma
+from undertow.ops.pointwise.unary import not_implemented, unary
 
 #: terms that are summed one by one, before Euler and Maclaurin's formula takes over
 TERMS = 12

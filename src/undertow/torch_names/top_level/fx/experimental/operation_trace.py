@@ -19,7 +19,7 @@ from undertow.modes import current, in_state, no_grad
 from undertow.nn import Module, Parameter
 from undertow.ops import REGISTRY
 from undertow.ops.create.creation import empty_strided
-from undertow.ops.inplace.forms import copy_
+from undertow.ops.inplace.methods import copy_
 from undertow.refcounts import IN_VARIABLE
 from undertow.scopes import call_with
 from undertow.tensor import Tensor

@@ -14,7 +14,8 @@ from undertow.ops.declare import Joint, composite, primitive
 from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front
-from undertow.ops.inplace.forms import copy_, write_array
+from undertow.ops.inplace.forms import write_array
+from undertow.ops.inplace.methods import copy_
 from undertow.ops.network.layer_norm import as_given, scaled_and_shifted, tangential
 from undertow.ops.pointwise.powers import sqrt
 from undertow.ops.reduce.sums_and_products import mean

@@ -1,7 +1,7 @@
-"""Formulas as one kernel, on a device whose kernels are made from formulas: `g * xp.conj(xp.cos(input))` is one launch.
+"""Formulas as one kernel: `g * xp.conj(xp.cos(input))` is one launch.
 
-Every part must be arithmetic or an elementwise function that the device knows (`xp.code_of_function`). What is no such
-formula has no joined kernel; nor has one part alone, which is a kernel anyway.
+Every part must be arithmetic or an elementwise function that kernels know (`code_of_function`). What is no such formula
+has no joined kernel; nor has one part alone, which is a kernel anyway. The trees are those of ops/declare/formula.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+from undertow.backend.cuda import activations, elementwise
+from undertow.backend.cuda.elementwise import Formula
+from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.interface import Namespace
-from undertow.ops.declare import formula
-from undertow.ops.declare.plans import Tree
+
+Tree = tuple[Any, ...]
 
 #: the most operands of a kernel, and what they are called in its formula
 LETTERS = "abcdefgh"
@@ -25,8 +30,7 @@ class NotJoinedError(Exception):
 class Joining:
     """From a formula to the code of a kernel: its operands, in their order, and how many parts there are."""
 
-    def __init__(self, xp: Namespace) -> None:
-        self.xp = xp
+    def __init__(self) -> None:
         self.operands: list[str] = []
         self.parts = 0
 
@@ -58,26 +62,41 @@ class Joining:
         return LETTERS[self.operands.index(name)]
 
     def function(self, name: str, arguments: list[str]) -> str:
-        code = self.xp.code_of_function(name, len(arguments))
+        code = code_of_function(name, len(arguments))
         if code is None:
             raise NotJoinedError(name)
         return self.part(re.sub(r"\b[a-h]\b", lambda letter: f"({arguments[LETTERS.index(letter[0])]})", code))
 
 
-def joined(function: Callable[..., Any], places: Mapping[str, int], xp: Namespace) -> Tree | None:
-    """The call of a kernel that computes all of a formula; None if there can be none."""
-    tree = formula.read(function)
-    if tree is None or not hasattr(type(xp), "code_of_function"):
+def code_of_function(name: str, count: int) -> str | None:
+    """The formula of an array function on real numbers whose result is one; None if it has none."""
+    if name in activations.IN_FORMULAS and count == 1:
+        return activations.IN_FORMULAS[name]
+    code = FORMULAS.get(name, {}).get("f")
+    ufunc: Any = getattr(np, name, None)
+    if code is None or ufunc.nin != count or name in elementwise.GIVE_BOOLS:
         return None
-    joining = Joining(xp)
+    return code
+
+
+def joined_kernel(code: str, count: int, function: Callable[..., Any]) -> Any:
+    """The kernel of a formula of real numbers; what it cannot compute, `function` does."""
+    formula = Formula(count, elementwise.all_alike, lambda dtypes: code)
+    return elementwise.kernel(f"joined: {code}", formula, lambda given, out: function(*given))
+
+
+def joined(xp: Namespace, function: Callable[..., Any], tree: Tree, places: Mapping[str, int]) -> Tree | None:
+    """The call of a kernel that computes all of a formula; None if there can be none.
+
+    function  what the tree was read from: called where the kernel does not serve, with all the arguments
+    """
+    joining = Joining()
     try:
         code = joining.code(tree)
     except NotJoinedError:
         return None
-    if joining.parts < 2 or not joining.operands:
+    order = joining.operands
+    if joining.parts < 2 or not order or set(order) != set(places):
         return None
-    names, order = list(places), joining.operands
-    if set(order) != set(names):
-        return None  # the function itself is called where the kernel does not serve, and takes them all
-    kernel = xp.joined_kernel(code, order, lambda *operands: function(xp, **dict(zip(order, operands, strict=True))))
-    return "call", None, ("constant", kernel), *[("argument", places[name]) for name in order]
+    whole = lambda *operands: function(xp, **dict(zip(order, operands, strict=True)))
+    return "call", None, ("constant", joined_kernel(code, len(order), whole)), *[("argument", places[n]) for n in order]
