@@ -422,3 +422,10 @@ def test_sizes_are_numbers_and_no_symbols() -> None:
     """Libraries put None in the place of a size that is a symbol."""
     assert not isinstance(ut.ones(2).shape[0], ut.SymInt)
     assert not isinstance(1.5, ut.SymFloat) and not isinstance(True, ut.SymBool)
+
+
+def test_tensors_in_groups_of_a_size() -> None:
+    from undertow._utils import _take_tensors
+
+    tensors = [ut.ones(4), ut.ones(2, dtype=ut.int64), ut.ones(3), ut.ones(1), ut.ones(9)]
+    assert [[each.numel() for each in group] for group in _take_tensors(tensors, 28)] == [[4, 3], [1], [9], [2]]

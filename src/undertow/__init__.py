@@ -143,14 +143,16 @@ else:
             "undertow.autograd.interceptors.op_mode": "Operation OpMode",
             "undertow.autograd.vmap": "vmap",
             "undertow.futures": "Future",
+            "undertow.interop.dlpack": "to_dlpack",
             "undertow.interop.files": "load save",
             "undertow.nn.rnn.functional": ("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"),
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.layer_functions": (
-                "alpha_dropout alpha_dropout_ feature_alpha_dropout rrelu ctc_loss grid_sampler grid_sampler_2d "
+                "alpha_dropout alpha_dropout_ feature_alpha_dropout rrelu rrelu_ ctc_loss grid_sampler grid_sampler_2d "
                 "grid_sampler_3d empty_permuted norm_except_dim set_anomaly_enabled is_distributed is_vulkan_available "
                 "has_lapack has_spectral has_mkl has_openmp"
             ),
+            "undertow.torch_names.old_functions": "range",
             "undertow.torch_names.functions": (
                 "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4 bits8 float4_e2m1fn_x2 "
                 "uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2 int3 int4 int5 int6 int7 "

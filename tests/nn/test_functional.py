@@ -290,6 +290,61 @@ def test_old_arguments_of_losses(L: ModuleType, old: dict[str, bool], reduction:
     assert L.equal(found, functional.mse_loss(x, x * 2, reduction=reduction))
 
 
+#: what PyTorch gives
+OLD_RESULTS = {
+    "cross_entropy": [3.3555],
+    "nll_loss": [-0.4545],
+    "mse_loss": [1.6102, 1.1089, 0.7104, 0.4051, 0.1865, 0.0512, 0.0003, 0.0385, 0.1735, 0.4145, 0.7713, 1.2526],
+    "l1_loss": [7.7311],
+    "kl_div": [-0.9623],
+    "binary_cross_entropy_with_logits": [
+        0.5822,
+        0.6312,
+        0.668,
+        0.689,
+        0.6921,
+        0.6769,
+        0.645,
+        0.5996,
+        0.5449,
+        0.4852,
+        0.4243,
+        0.3653,
+    ],
+    "smooth_l1_loss": [5.1426],
+    "poisson_nll_loss": [23.9092],
+    "soft_margin_loss": [0.5282],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "further"),
+    [
+        ("cross_entropy", (None, None, 3, None, "sum", 0.1)), ("nll_loss", (None, False, 3)),
+        ("mse_loss", (None, None, "none")), ("l1_loss", (False,)), ("kl_div", (None, None, "sum", True)),
+        ("binary_cross_entropy_with_logits", (None, None, False)), ("smooth_l1_loss", (None, None, "sum", 0.5)),
+        ("poisson_nll_loss", (True, False, None, 1e-3, None, "sum")), ("soft_margin_loss", (None, True)),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:size_average and reduce")
+def test_old_arguments_of_losses_have_their_places(L: ModuleType, name: str, further: tuple[object, ...]) -> None:
+    x = L.linspace(-1, 2, 12).reshape(3, 4)
+    target = L.tensor([0, 3, 1]) if name in ("cross_entropy", "nll_loss") else x.sigmoid()
+    found = getattr(L.nn.functional, name)(x, target, *further)
+    assert [round(value, 4) for value in found.reshape(-1).tolist()] == OLD_RESULTS[name]
+
+
+def test_old_arguments_of_classes_of_losses_have_their_places(L: ModuleType) -> None:
+    x, t = L.linspace(-1, 2, 12).reshape(3, 4), L.tensor([0, 3, 1])
+    assert L.nn.MSELoss(None, None, "sum").reduction == "sum"
+    loss = L.nn.CrossEntropyLoss(None, None, 3, None, "sum")
+    assert loss.ignore_index == 3 and L.equal(
+        loss(x, t), L.nn.functional.cross_entropy(x, t, ignore_index=3, reduction="sum")
+    )
+    with pytest.raises(TypeError, match="positional argument"):
+        L.nn.GaussianNLLLoss(True)
+
+
 def test_a_margin_of_one_example_has_the_shape_of_its_target(L: ModuleType) -> None:
     x, loss = L.randn(5), L.nn.functional.multi_margin_loss
     assert loss(x, L.tensor(3), reduction="none").shape == ()

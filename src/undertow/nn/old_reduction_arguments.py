@@ -22,13 +22,38 @@ def reduction_of(size_average: bool | None, reduce: bool | None) -> str:
     return found
 
 
+#: losses that PyTorch has had since, which never took them
+YOUNGER = frozenset(("GaussianNLLLoss", "TripletMarginWithDistanceLoss", "LinearCrossEntropyLoss"))
+
+
+def order_of(function: Callable[..., Any]) -> tuple[int, list[str]]:
+    """How many arguments a function takes by place; and all its names in the order that PyTorch gives them places.
+
+    What has to be named here may follow by place, too, with the old arguments where they were: before all of it, and
+    before `reduction`.
+    """
+    kinds = {name: each.kind for name, each in inspect.signature(function).parameters.items()}
+    placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    named = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
+    if "reduction" not in named or function.__qualname__.partition(".")[0] in YOUNGER:
+        return len(placed), placed
+    place = named.index("reduction")
+    return len(placed), [*placed, "size_average", *named[:place], "reduce", *named[place:]]
+
+
 def takes_old_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with `reduction` that also understands the old arguments, given by name."""
+    """A function with `reduction` that also understands the old arguments, by name and by place."""
     if set(OLD) & set(inspect.signature(function).parameters):
         return function
+    count, order = order_of(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if count < len(args) <= len(order):
+            further = dict(zip(order[count:], args[count:], strict=False))
+            for name in further.keys() & kwargs.keys():
+                raise TypeError(f"{function.__name__}() got multiple values for argument {name!r}")
+            args, kwargs = args[:count], {**kwargs, **further}
         if "size_average" in kwargs or "reduce" in kwargs:
             chosen = [kwargs.pop(name, None) for name in OLD]
             if chosen != [None, None]:

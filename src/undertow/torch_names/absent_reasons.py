@@ -19,9 +19,6 @@ INTERNAL = "a detail of PyTorch's implementation"
 
 #: patterns of full names -> the reason; the first one that fits
 REASONS = [
-    (r"torch\.range$", "use torch.arange(start, end + step, step)"),
-    (r"torch\.rrelu_$", "use torch.nn.functional.rrelu_"),
-    (r"torch\.to_dlpack$", "use torch.utils.dlpack.to_dlpack, or give the tensor to the other library's from_dlpack"),
     (r"torch\.(Tensor\.)?(smm|sspaddmm|saddmm|hspmm)$", "use torch.sparse.mm and torch.sparse.addmm (docs/sparse.md)"),
     (r"torch\.Tensor\.dim_order$", "sort the dimensions by x.stride()"),
     (r"torch\.Tensor\.index$", "use x[...] with tensors as indices"),
@@ -48,7 +45,7 @@ REASONS = [
     (r"torch\.(cuda|xpu|mtia|mps|ipu|vulkan)\b", GPU),
     (r"torch\.Tensor\.(ipu|xpu|mtia|pin_memory|record_stream|to_mkldnn|storage_type)$", GPU),
     (r"torch\.distributed\.", PROCESSES),
-    (r"torch\.(eig|lstsq|matrix_rank|solve|symeig|range)$", REMOVED),
+    (r"torch\.(eig|lstsq|matrix_rank|solve|symeig)$", REMOVED),
     (r"torch\.Tensor\.(eig|lstsq|solve|symeig|reinforce|resize|resize_as|smm|sspaddmm)$", REMOVED),
     (r"torch\.nn\.(Container|CrossMapLRN2d|NLLLoss2d)$", REMOVED),
     (r"torch\.(bits?\w*|u?int[1-7]|float4\w*|chalf|complex32)$", "a dtype that nobody computes with on a CPU"),
@@ -63,8 +60,8 @@ REASONS = [
     (r"torch\.utils\.|torch\.backends\.|torch\.autograd\.|torch\.nn\.attention\.|torch\.library\.|torch\.overrides\.", INTERNAL),
     (r"torch\.(nn\.Module|Tensor)\.(ipu|xpu|mtia)$", GPU),
     (r"torch\.sparse\.", "sparse tensors are those of docs/sparse.md"),
-    (r"torch\.(export|package|classes|cpp|monitor|windows|classproperty|thread_safe_generator|get_file_path|prepare_\w+|profiler_\w+|init_num_threads|torch_version|to_dlpack)$", INTERNAL),
-    (r"torch\.(affine_grid_generator|embedding_renorm_|feature_\w+|max_pool1d_with_indices|rrelu_)$", KERNEL),
+    (r"torch\.(export|package|classes|cpp|monitor|windows|classproperty|thread_safe_generator|get_file_path|prepare_\w+|profiler_\w+|init_num_threads|torch_version)$", INTERNAL),
+    (r"torch\.(affine_grid_generator|embedding_renorm_|feature_\w+|max_pool1d_with_indices)$", KERNEL),
     (r"torch\.(saddmm|smm|sspaddmm)$|torch\.Tensor\.sparse_resize\w*", "sparse tensors are those of docs/sparse.md"),
     (r"torch\.(Tensor\.)?(hash_tensor|const_data_ptr|dim_order|index|module_load|to_padded_tensor)$", INTERNAL),
     (r"torch\.(cpu|func|profiler|random|testing|optim\.Optimizer)\.|torch\.nn\.(Module\.)?(factory_kwargs|T_destination|dump_patches)$", INTERNAL),

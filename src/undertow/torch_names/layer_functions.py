@@ -157,3 +157,13 @@ def is_vulkan_available() -> bool:
 
 has_lapack = has_spectral = True
 has_mkl = has_openmp = False
+
+
+def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+    """`nn.functional.rrelu_`, which changes the tensor itself.
+
+    >>> import undertow as ut
+    >>> ut.rrelu_(ut.ones(2))
+    tensor([1., 1.])
+    """
+    return F.rrelu_(input, lower, upper, training)

@@ -39,7 +39,13 @@ MAX_DEPTH = 100
 PathLike = str | os.PathLike[str]
 
 
-def save(obj: Any, f: PathLike | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
+def save(
+    obj: Any,
+    f: PathLike | BinaryIO,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None, such as a state dict.
 
     In PyTorch's format, what is more than data (a whole model) is pickled, and `load` reads it with weights_only=False.
@@ -47,6 +53,7 @@ def save(obj: Any, f: PathLike | BinaryIO, pickle_module: Any = None, pickle_pro
     f  a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...) PyTorch's;
        or a file opened for writing bytes, which is written in PyTorch's format
     pickle_module, pickle_protocol  how whole objects are pickled
+    _use_new_zipfile_serialization  accepted: PyTorch before 1.6 had another format, which is read here, not written
 
     >>> import os, tempfile
     >>> import undertow as ut

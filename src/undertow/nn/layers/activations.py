@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend.interface import DType
+from undertow.graph.user_lines import warn_user
 from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
@@ -175,6 +176,14 @@ class Threshold(Module):
         return f"threshold={self.threshold}, value={self.value}{inplace_note(self.inplace)}"
 
 
+def renamed(which: str, old: float | None, new: float) -> float:
+    """A bound that an older program gives by its old name."""
+    if old is None:
+        return new
+    warn_user(f"keyword argument `{which}_value` is deprecated and renamed to `{which}_val`", FutureWarning)
+    return old
+
+
 class Hardtanh(Module):
     """x, cut off at min_val and max_val.
 
@@ -189,8 +198,16 @@ class Hardtanh(Module):
     tensor([-1.0000,  0.2500,  1.0000])
     """
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
         super().__init__()
+        min_val, max_val = renamed("min", min_value, min_val), renamed("max", max_value, max_val)
         self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
         if not max_val > min_val:
             raise AssertionError(f"max_val must be larger than min_val, got {max_val} and {min_val}")

@@ -17,12 +17,13 @@ from undertow.backend import cpu, dtypes, stacks
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import laid_out, nesting
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
-from undertow.ops.arguments.operands import as_operand
+from undertow.ops.arguments.operands import as_operand, result_type_of
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.pointwise.arithmetic import mul
+from undertow.ops.reduce.sums_and_products import cast
 
 # ---- two operands
 
@@ -149,8 +150,7 @@ def einsum(*args: Any) -> Array:
     """
     equation, operands = _as_equation(args)
     terms, output = _parse(equation, tuple([x.ndim for x in operands]))
-    _check_dtypes(operands)
-    return evaluate(operands, terms, output)
+    return evaluate(_of_one_dtype(operands, terms, output), terms, output)
 
 
 def evaluate(operands: list[Any], terms: Sequence[str], output: str) -> Array:
@@ -242,6 +242,17 @@ def _output_labels(output: str, dots: str, terms: list[str]) -> str:
         if not any(c in term for term in terms):
             raise RuntimeError(f"einsum(): output subscript {c} does not appear in the equation for any input operand")
     return output.replace("...", dots)
+
+
+def _of_one_dtype(operands: list[Any], terms: Sequence[str], output: str) -> list[Any]:
+    """Operands of different dtypes are promoted if they are only multiplied; products of matrices take one dtype."""
+    if len({x.dtype for x in operands}) == 1:
+        return operands
+    for c in set("".join(terms)) - set(output):
+        if sum([c in labels for labels in terms]) > 1:
+            _check_dtypes(operands)
+    common = result_type_of(tuple(operands))
+    return [cast(x, common) for x in operands]
 
 
 def _check_dtypes(operands: list[Any]) -> None:

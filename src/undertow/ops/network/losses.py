@@ -435,8 +435,8 @@ def poisson_nll_loss(
     target: Array,
     log_input: bool = True,
     full: bool = False,
-    eps: float = 1e-8,
     *,
+    eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Array:
     """The negative log-likelihood of counts `target` under Poisson distributions of rate exp(input) (or input).

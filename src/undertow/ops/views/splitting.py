@@ -156,12 +156,13 @@ _unsafe_split_with_sizes = primitive(
 @composite(variants="function method")
 @shortcut(_split, _split_with_sizes)
 def split(
-    input: Array,
+    input: Array | None = None,
     split_size_or_sections: int | Sequence[int] | None = None,
     dim: int = 0,
     *,
     split_size: int | Sequence[int] | None = None,
     axis: int | None = None,
+    tensor: Array | None = None,
 ) -> tuple[Any, ...]:
     """Views of the tensor along `dim`: of one size (the last perhaps smaller), or of the sizes listed.
 
@@ -171,6 +172,9 @@ def split(
     """
     dim = dim if axis is None else axis
     size = split_size_or_sections if split_size is None else split_size  # the name that PyTorch's method has for it
+    input = tensor if input is None else input  # and that of its function
+    if input is None:
+        raise TypeError("split() missing 1 required positional argument: 'tensor'")
     if size is None:
         raise TypeError("split() missing 1 required positional argument: 'split_size_or_sections'")
     if isinstance(size, (list, tuple)):

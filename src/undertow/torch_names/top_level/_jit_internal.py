@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from .jit import Final as Final
 from .jit import _overload as _overload
@@ -14,6 +15,10 @@ from .jit import unused as unused
 
 T = TypeVar("T")
 BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = list
+
+
+#: function -> the two that it chooses from
+boolean_dispatched: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 def _copy_to_script_wrapper(fn: T) -> T:
@@ -29,4 +34,7 @@ def boolean_dispatch(
         flag = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
         return (if_true if flag else if_false)(*args, **kwargs)
 
+    boolean_dispatched[function] = {
+        "if_true": if_true, "if_false": if_false, "index": arg_index, "default": default, "arg_name": arg_name
+    }  # fmt: skip
     return function

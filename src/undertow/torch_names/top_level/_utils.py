@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from undertow import ops
@@ -25,6 +25,18 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
     """The parts of a vector, in the shapes of the tensors."""
     parts = ops.split(flat, [tensor.numel() for tensor in tensors])
     return tuple([part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)])
+
+
+def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
+    """The tensors in groups of one dtype, each of about so many bytes at most: what is sent as one vector."""
+    groups: dict[Any, list[Tensor]] = {}
+    for tensor in tensors:
+        group = groups.setdefault(tensor.dtype, [])
+        if group and sum([each.nbytes for each in group]) + tensor.nbytes > size_limit:
+            yield group
+            group = groups[tensor.dtype] = []
+        group.append(tensor)
+    yield from [group for group in groups.values() if group]
 
 
 def _get_available_device_type() -> str | None:
