@@ -102,6 +102,13 @@ def test_an_error_names_the_module_by_its_path() -> None:
     assert "in 1.0" not in str(raised.value)  # the message is PyTorch's
 
 
+def test_shapes_that_a_layer_itself_refuses() -> None:
+    model = ut.nn.TransformerEncoder(ut.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 2)
+    with pytest.raises(AssertionError, match="expecting embedding dimension of 4, but got 7") as raised:
+        model(ut.ones(2, 3, 7))
+    assert raised.value.__notes__[0].startswith("in layers.0.self_attn: MultiheadAttention(")
+
+
 def test_also_with_hooks_and_for_a_module_alone() -> None:
     layer = ut.nn.Linear(4, 2)
     layer.register_forward_hook(lambda module, args, output: None)

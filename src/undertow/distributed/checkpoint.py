@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from undertow.autograd.saved_tensors.ledger import storage_of
 from undertow.backend.dtypes import public
 from undertow.distributed.collectives import barrier
 from undertow.distributed.objects import everybodys
 from undertow.distributed.process_group import ProcessGroup, is_initialized, resolve
-from undertow.distributed.sharding.fully_shard import stretch
+from undertow.distributed.sharding.fully_shard import PIECES, stretch
 from undertow.distributed.sharding.pieces import Piece, Stretch
 from undertow.interop.files import load as load_file
 from undertow.interop.files import save as save_file
@@ -55,6 +56,17 @@ def leaves(tree: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
         yield path, tree
 
 
+def values_of(tree: Any) -> dict[Path_, Any]:
+    """The values of a tree, by their ways. Memory of a sharded parameter, as `state_dict` shows it, is a Piece."""
+    stretches = {id(storage_of(p._array)): stretch(p) for p in PIECES}
+
+    def whole_or_piece(value: Any) -> Any:
+        found = stretches.get(id(storage_of(value._array))) if isinstance(value, Tensor) else None
+        return Piece(value, found) if found is not None and value.numel() == found.stop - found.start else value
+
+    return {path: whole_or_piece(value) for path, value in leaves(tree)}
+
+
 def name_of(path: Path_) -> str:
     return json.dumps(list(path))
 
@@ -79,13 +91,13 @@ def flat(value: Tensor | Piece) -> tuple[Tensor, Stretch]:
 def save(state_dict: Mapping[str, Any], checkpoint_id: str | os.PathLike[str], process_group: Any = None) -> None:
     """Write a checkpoint; all processes call it, with dicts of the same keys.
 
-    state_dict     nested dicts and lists of tensors, Pieces (see `get_state_dict`), numbers and texts; what is no Piece
-                   must be the same in all processes
+    state_dict     nested dicts and lists of tensors, Pieces (see `get_state_dict`), numbers and texts; what is neither
+                   a Piece nor a sharded parameter must be the same in all processes
     checkpoint_id  the folder
     """
     folder, group = Path(checkpoint_id), members(process_group)
     rank, size = (0, 1) if group is None else (group.rank(), group.size())
-    found = dict(leaves(state_dict))
+    found = values_of(state_dict)
     mine = {
         name_of(p): v for k, (p, v) in enumerate(found.items()) if isinstance(v, Piece) or falls_to(v, k, rank, size)
     }
@@ -146,7 +158,7 @@ def load(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], proc
     """
     folder = Path(checkpoint_id)
     metadata = read_metadata(folder)
-    found = dict(leaves(state_dict))
+    found = values_of(state_dict)
     wanted = {name_of(p): flat(v) for p, v in found.items() if isinstance(v, Tensor | Piece)}
     check_fit(metadata["entries"], wanted, folder)
     for rank, names in needed_files(metadata["entries"], wanted).items():
@@ -186,10 +198,10 @@ def check_fit(entries: Any, wanted: dict[str, tuple[Tensor, Stretch]], folder: P
         if name not in entries:
             raise missing(name)
         entry = entries[name]
-        if tuple(entry["shape"]) != part.shape or str(public(tensor._array.dtype)).rpartition(".")[2] != entry["dtype"]:
+        dtype = str(public(tensor._array.dtype)).rpartition(".")[2]
+        if tuple(entry["shape"]) != part.shape or dtype != entry["dtype"]:
             raise CheckpointException(
-                f"{shown(name)} is {entry['dtype']}{entry['shape']} in {folder}, and "
-                f"{tensor.dtype}{list(part.shape)} here"
+                f"{shown(name)} is {entry['dtype']}{entry['shape']} in {folder}, and {dtype}{list(part.shape)} here"
             )
 
 

@@ -128,6 +128,8 @@ state = dict(zip(("model", "optimizer"), checkpoint.get_state_dict(model, optimi
 checkpoint.save({"epoch": 1, "model": {}}, folder)  # the next one replaces it
 checkpoint.save({**state, "epoch": 3, "notes": ["a", 2.5, None], "random": ut.arange(5)}, folder)
 
+checkpoint.save(model.state_dict(), folder + "-of-model")  # parameters are known to be pieces without being told
+
 fewer = dist.new_group(range(max(size - 1, 1)))
 if rank < max(size - 1, 1):
     model, optimizer, part, alone, reference, examples = models(fewer)
@@ -138,6 +140,11 @@ if rank < max(size - 1, 1):
     checkpoint.load(more, folder)
     assert more["epoch"] == 3 and more["notes"] == ["a", 2.5, None] and ut.equal(more["random"], ut.arange(5))
     checkpoint.set_state_dict(model, optimizer, model_state_dict=more["model"], optim_state_dict=more["optimizer"])
+    compare(model, alone, fewer)
+    with ut.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    checkpoint.load(model.state_dict(), folder + "-of-model")
     compare(model, alone, fewer)
     train(alone, reference, examples, 2)
     train(model, optimizer, part, 2)

@@ -28,7 +28,7 @@ export class Memory {
       legend: { show: false },
       cursor: { drag: { x: false, y: false } },
       axes: [
-        { ...axis, size: 26, space: 80, values: (_, ticks) => ticks.map((tick) => this.pass.timeText(tick)) },
+        { ...axis, size: 26, space: 80, values: (_, ticks) => ticks.map((tick) => this.textAt(tick)) },
         { ...axis, size: 110, values: (_, ticks) => ticks.map(sizeText) },
       ],
       series: [{}, { label: "memory", stroke: colour.accent, fill: colour.group, width: 1.5, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
@@ -42,6 +42,12 @@ export class Memory {
   at(time) {
     this.time = time;
     this.line.style.transform = `translateX(${this.plot.valToPos(time, "x")}px)`;
+  }
+
+  /** What stands below a time: nothing where it would be cut off at the right. */
+  textAt(time) {
+    const left = (1 - time / (this.pass.duration || 1)) * (this.place.clientWidth - 120);
+    return left < 20 ? "" : this.pass.timeText(time);
   }
 
   resize() {

@@ -14,6 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from undertow import ops
 from undertow.autograd.function import Function
@@ -64,6 +65,10 @@ def fully_shard(module: Module, *, process_group: Any = None, reshard_after_forw
     return module
 
 
+#: the parameters that are pieces
+PIECES: WeakSet[Parameter] = WeakSet()
+
+
 def stretch(parameter: Tensor) -> Stretch | None:
     """Which elements of a whole parameter this piece is; None if it is whole."""
     found: Stretch | None = getattr(parameter, "_stretch", None)
@@ -112,6 +117,7 @@ class Unit:
         mine = stretch_of(tuple(parameter.shape), self.group.rank(), self.group.size())
         piece = Parameter(flat.reshape(-1)[mine.start : mine.stop].clone())
         piece._stretch = mine
+        PIECES.add(piece)
         return piece
 
     def put(self, tensors: Sequence[Tensor]) -> None:

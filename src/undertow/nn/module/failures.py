@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from undertow.tensor import Tensor
 
 #: what layers and operations raise for arguments that do not fit
-TOLD = (RuntimeError, ValueError, TypeError, IndexError)
+TOLD = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 
 
 class Told(NamedTuple):
