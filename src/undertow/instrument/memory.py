@@ -6,10 +6,13 @@ import weakref
 from threading import RLock
 from time import perf_counter_ns
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.saved_tensors.ledger import storage_of
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class Maker(NamedTuple):
@@ -57,7 +60,7 @@ class Allocations:
         results = result if type(result) in (tuple, list) else (result,)
         return sum([self.note_array(each, maker, now) for each in results])
 
-    def note_array(self, value: Any, maker: Maker, now: int) -> int:
+    def note_array(self, value: Array | None, maker: Maker, now: int) -> int:
         array = value._array if isinstance(value, Tensor) else value
         if not hasattr(array, "nbytes"):
             return 0
