@@ -107,6 +107,10 @@ class Translation:
             return {key: self.of(v) for key, v in value.items()}
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
             return rebound(value)
+        if isinstance(value, torch.nn.Module):  # one without parameters: a function with options
+            made = getattr(ut.nn, type(value).__name__)()
+            made.__dict__.update({key: v for key, v in vars(value).items() if not key.startswith("_")})
+            return made
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: self.of(getattr(value, f.name)) for f in dataclasses.fields(value)}
             return getattr(ut.nn, type(value).__name__)(**fields)
@@ -182,7 +186,7 @@ def found(name: str) -> Any:
             value = operator.attrgetter(name)(place)
         except AttributeError:
             continue
-        if callable(value) or not hasattr(ut.Tensor, name):  # `ut.cfloat` is a dtype, and the name of a method
+        if place is ut.Tensor or callable(value) or not hasattr(ut.Tensor, name):  # `cfloat`: a dtype, and a method
             return value
     return None
 
@@ -329,7 +333,7 @@ class Judge(Tally):
     def judge_dtype(self, sample: Any) -> None:
         arguments = ((sample.input, *sample.args), sample.kwargs)
         theirs, error = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
-        if error is not None:
+        if error is not None or any([str(getattr(t, "dtype", ""))[6:] in ABSENT_DTYPES for t in flat(theirs)]):
             return
         self.random = self.is_random(arguments, theirs)
         self.least = max([NARROW.get(str(t.dtype)[6:], 0.0) for t in _tensors(arguments)], default=0.0)
@@ -339,7 +343,7 @@ class Judge(Tally):
     def judge(self, sample: Any, deep: bool) -> None:
         arguments = ((sample.input, *sample.args), sample.kwargs)
         theirs, error = attempt(lambda: self.info.op(*arguments[0], **arguments[1]))
-        if error is not None:
+        if error is not None or any([str(getattr(t, "dtype", ""))[6:] in ABSENT_DTYPES for t in flat(theirs)]):
             return
         self.random = self.is_random(arguments, theirs)
         narrow = [t for t in _tensors(arguments) if t.dtype == _torch().float32]

@@ -104,6 +104,7 @@ typedef struct {
     Py_ssize_t p_hooks, p_output_idx;
     /* instrument/: NULL until a program uses the profiler */
     PyTypeObject *Profiled;
+    PyObject *place_of_space, *facts_of_node; /* where work goes, and what is known of a node there */
     PyObject *look_on; /* NULL until there is a profile: see tensor/torch_function.py */
     Py_ssize_t o_rows;
     /* distributed/: NULL until a program uses it */

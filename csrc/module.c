@@ -41,7 +41,8 @@ static const Object objects[] = {
     OBJECT(recorded_edge), OBJECT(leaf_edge), OBJECT(resolve_leaves), OBJECT(unpack_input), OBJECT(unpack_output),
     OBJECT(own_files), OBJECT(cpu), OBJECT(errors_variable), OBJECT(QUIET), TYPE(ufunc), OBJECT(recorded),
     OBJECT(common_dtype), OBJECT(ask_first), OBJECT(look_on), OBJECT(default_dtype), OBJECT(RUNS), OBJECT(evaluate), OBJECT(buffered), OBJECT(conform),
-    OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause)};
+    OBJECT(finish_leaf), OBJECT(describe_failure), OBJECT(refuse_result), OBJECT(pause),
+    OBJECT(place_of_space), OBJECT(facts_of_node)};
 
 static const Slot slots[] = {
     {"Tensor", "_array", &core.t_array}, {"Tensor", "_xp", &core.t_xp}, {"Tensor", "_edge", &core.t_edge},
@@ -250,6 +251,7 @@ static PyMethodDef functions[] = {
     {"over_stacks", (PyCFunction)(void (*)(void))over_stacks, METH_FASTCALL},
     {"softmax_columns", (PyCFunction)(void (*)(void))softmax_columns, METH_FASTCALL},
     {"running_extremes", (PyCFunction)(void (*)(void))running_extremes, METH_FASTCALL},
+    {"is_ahead_of_blas", is_ahead_of_blas, METH_NOARGS},
     {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},

@@ -172,6 +172,69 @@ PyTypeObject Rows_Type = {
     .tp_as_sequence = &rows_sequence,
 };
 
+/* ---- what they say */
+
+static PyObject *
+first_of(PyObject *result)
+{
+    return PyTuple_Check(result) && PyTuple_GET_SIZE(result) ? PyTuple_GET_ITEM(result, 0) : result;
+}
+
+/* The namespace of an operation's (first) result, if it is a tensor: borrowed, or NULL. */
+static PyObject *
+space_of_result(PyObject *result)
+{
+    result = first_of(result);
+    return is_tensor(result) ? SLOT(result, core.t_xp) : NULL;
+}
+
+/* The node that an operation recorded, if its (first) result has one: borrowed, or NULL. */
+static PyObject *
+node_of_result(PyObject *result)
+{
+    result = first_of(result);
+    PyObject *edge = is_tensor(result) ? SLOT(result, core.t_edge) : NULL;
+    if (edge != NULL && PyTuple_Check(edge) && PyTuple_GET_SIZE(edge)) {
+        edge = PyTuple_GET_ITEM(edge, 0);
+    }
+    return edge != NULL && PyObject_TypeCheck(edge, core.Node) ? edge : NULL;
+}
+
+/* The numbers of the nodes that edges lead to: a new tuple. */
+static PyObject *
+numbers_of(PyObject *edges)
+{
+    Py_ssize_t count = edges == NULL ? 0 : PySequence_Fast_GET_SIZE(edges), found = 0;
+    PyObject *numbers = PyTuple_New(count);
+    for (Py_ssize_t k = 0; numbers != NULL && k < count; k++) {
+        PyObject *edge = PySequence_Fast_GET_ITEM(edges, k);
+        if (PyTuple_Check(edge) && PyTuple_GET_SIZE(edge)) {
+            edge = PyTuple_GET_ITEM(edge, 0);
+        }
+        if (PyObject_TypeCheck(edge, core.Node) && SLOT(edge, core.n_sequence_nr) != NULL) {
+            PyTuple_SET_ITEM(numbers, found++, Py_NewRef(SLOT(edge, core.n_sequence_nr)));
+        }
+    }
+    if (numbers != NULL && found < count) {
+        _PyTuple_Resize(&numbers, found);
+    }
+    return numbers;
+}
+
+/* What is known of a node that leads to `edges` (NULL: it leads to none), besides its times: a new reference. */
+static PyObject *
+facts_of(PyObject *node, PyObject *edges)
+{
+    PyObject *numbers = numbers_of(edges), *extra = SLOT(node, core.n_extra);
+    if (numbers == NULL || extra == NULL || extra == Py_None) {
+        return numbers;
+    }
+    PyObject *arguments[] = {node, numbers}; /* it is on a device */
+    PyObject *facts = PyObject_Vectorcall(core.facts_of_node, arguments, 2, NULL);
+    Py_DECREF(numbers);
+    return facts;
+}
+
 /* ---- writing them */
 
 /* A place in code as a number. A program may have set ctx.lasti of a custom Function, and ctx.code. */
@@ -183,27 +246,10 @@ place_in_code(PyObject *lasti)
     return is_beyond || place < 0 || place > INT_MAX ? 0 : (int)place;
 }
 
-int
-append_row(PyObject *rows, int kind, PyObject *what, long long begin, PyObject *node, PyObject *shape, PyObject *more)
-{
-    PyObject *code = slot_or(node, core.n_code, Py_None);
-    Record record = {.kind = kind,
-                     .what = what,
-                     .begin = begin,
-                     .end = clock_now(),
-                     .thread = PyThread_get_thread_ident(),
-                     .sequence_nr = slot_or(node, core.n_sequence_nr, Py_None),
-                     .code = PyCode_Check(code) ? code : Py_None,
-                     .lasti = PyCode_Check(code) ? place_in_code(slot_or(node, core.n_lasti, Py_None)) : 0,
-                     .shapes = shape == NULL ? Py_None : shape,
-                     .more = more == NULL ? Py_None : more};
-    return append_record((Rows *)rows, record);
-}
-
 /* How many composites of this thread, inside each other, are being timed. */
 static _Thread_local int depth;
 
-/* What ran from `begin` until now, and recorded no node. */
+/* What ran from `begin` until now, of which no more is known. */
 static Record
 record_of(int kind, PyObject *what, long long begin)
 {
@@ -213,8 +259,37 @@ record_of(int kind, PyObject *what, long long begin)
                     .end = clock_now(),
                     .thread = PyThread_get_thread_ident(),
                     .sequence_nr = Py_None,
+                    .code = Py_None,
                     .shapes = Py_None,
                     .more = Py_None};
+}
+
+/* Append a record with the number and the line of a node. */
+static int
+with_node(PyObject *rows, Record record, PyObject *node)
+{
+    PyObject *code = slot_or(node, core.n_code, Py_None);
+    record.sequence_nr = slot_or(node, core.n_sequence_nr, Py_None);
+    if (PyCode_Check(code)) {
+        record.code = code;
+        record.lasti = place_in_code(slot_or(node, core.n_lasti, Py_None));
+    }
+    return append_record((Rows *)rows, record);
+}
+
+int
+append_node(PyObject *rows, PyObject *node, long long begin, PyObject *shape, PyObject *edges)
+{
+    Record record = record_of(ROW_NODE, (PyObject *)Py_TYPE(node), begin);
+    PyObject *facts = facts_of(node, edges);
+    if (facts == NULL) {
+        return -1;
+    }
+    record.more = facts;
+    record.shapes = shape == NULL ? Py_None : shape;
+    int status = with_node(rows, record, node);
+    Py_DECREF(facts);
+    return status;
 }
 
 /* Append a record with the line of the program. Of what is inside a composite, `build.py` finds the line in that one:
@@ -223,10 +298,34 @@ static int
 with_site(PyObject *rows, Record record)
 {
     PyCodeObject *code = depth ? NULL : user_site(&record.lasti);
-    record.code = code == NULL ? Py_None : (PyObject *)code;
+    if (code != NULL) {
+        record.code = (PyObject *)code;
+    }
     int status = PyErr_Occurred() ? -1 : append_record((Rows *)rows, record);
     Py_XDECREF(code);
     return status;
+}
+
+/* The result, once its row has been written down: with the number and the line of its node, if it has one and
+ * `has_node`, and with its device, if that is not the CPU. NULL if that failed. */
+static PyObject *
+written(PyObject *rows, Record record, PyObject *result, int has_node)
+{
+    PyObject *node = has_node ? node_of_result(result) : NULL, *space = space_of_result(result), *place = NULL;
+    int status = 0;
+    if (space != NULL && space != core.cpu) {
+        place = PyObject_CallOneArg(core.place_of_space, space);
+        status = place == NULL ? -1 : 0;
+        record.more = place;
+    }
+    if (status == 0) {
+        status = node == NULL ? with_site(rows, record) : with_node(rows, record, node);
+    }
+    Py_XDECREF(place);
+    if (status < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
 }
 
 Begun
@@ -239,28 +338,13 @@ PyObject *
 end_composite(PyObject *rows, PyObject *name, PyObject *result, Begun begun)
 {
     depth = begun.depth;
-    if (result == NULL) {
-        return NULL;
-    }
-    if (with_site(rows, record_of(ROW_COMPOSITE, name, begun.time)) < 0) {
-        Py_CLEAR(result);
-    }
-    return result;
+    return result == NULL ? NULL : written(rows, record_of(ROW_COMPOSITE, name, begun.time), result, 0);
 }
 
 PyObject *
 timed(PyObject *rows, PyObject *what, PyObject *result, long long begin)
 {
-    if (result == NULL) {
-        return NULL;
-    }
-    PyObject *node = node_of_result(result);
-    int status = node == NULL ? with_site(rows, record_of(ROW_OPERATION, what, begin))
-                              : append_row(rows, ROW_OPERATION, what, begin, node, NULL, NULL);
-    if (status < 0) {
-        Py_CLEAR(result);
-    }
-    return result;
+    return result == NULL ? NULL : written(rows, record_of(ROW_OPERATION, what, begin), result, 1);
 }
 
 /* The state without an interceptor, which is made when it is first wanted: a new reference. */
@@ -334,37 +418,4 @@ called_below(PyObject *lowered, PyObject *function, PyObject *const *given, size
         ours = is_ours(given[k]);
     }
     return ours ? call_with(NULL, call, count + 3, names) : NULL;
-}
-
-PyObject *
-node_of_result(PyObject *result)
-{
-    if (PyTuple_Check(result) && PyTuple_GET_SIZE(result)) {
-        result = PyTuple_GET_ITEM(result, 0);
-    }
-    PyObject *edge = is_tensor(result) ? SLOT(result, core.t_edge) : NULL;
-    if (edge != NULL && PyTuple_Check(edge) && PyTuple_GET_SIZE(edge)) {
-        edge = PyTuple_GET_ITEM(edge, 0);
-    }
-    return edge != NULL && PyObject_TypeCheck(edge, core.Node) ? edge : NULL;
-}
-
-PyObject *
-numbers_of(PyObject *edges)
-{
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(edges), found = 0;
-    PyObject *numbers = PyTuple_New(count);
-    for (Py_ssize_t k = 0; numbers != NULL && k < count; k++) {
-        PyObject *edge = PySequence_Fast_GET_ITEM(edges, k);
-        if (PyTuple_Check(edge) && PyTuple_GET_SIZE(edge)) {
-            edge = PyTuple_GET_ITEM(edge, 0);
-        }
-        if (PyObject_TypeCheck(edge, core.Node) && SLOT(edge, core.n_sequence_nr) != NULL) {
-            PyTuple_SET_ITEM(numbers, found++, Py_NewRef(SLOT(edge, core.n_sequence_nr)));
-        }
-    }
-    if (numbers != NULL && found < count) {
-        _PyTuple_Resize(&numbers, found);
-    }
-    return numbers;
 }

@@ -18,14 +18,9 @@ rows_of_profile(PyObject *state, PyObject **lowered)
 
 /* Nanoseconds on the clock of Python's perf_counter_ns; -1 where that clock is not known to C. */
 long long clock_now(void);
-/* Append a row to a list: what ran from `begin` until now. `node` has the number and the line (NULL: neither is known);
- * `shape` and `more` are borrowed, NULL for None. -1 and an exception if that failed. */
-int append_row(PyObject *rows, int kind, PyObject *what, long long begin, PyObject *node, PyObject *shape,
-               PyObject *more);
-/* The node that an operation recorded, if its (first) result has one: borrowed, or NULL. */
-PyObject *node_of_result(PyObject *result);
-/* The numbers of the nodes that edges lead to: a new tuple. */
-PyObject *numbers_of(PyObject *edges);
+/* Append the row of a node that ran from `begin` until now, and led to `edges` (NULL: to none). `shape` is that of its
+ * gradient (NULL: not known). -1 and an exception if that failed. */
+int append_node(PyObject *rows, PyObject *node, long long begin, PyObject *shape, PyObject *edges);
 
 /* The result of an operation that began at `begin`, written down if it is not NULL. */
 PyObject *timed(PyObject *rows, PyObject *what, PyObject *result, long long begin);

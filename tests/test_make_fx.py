@@ -192,3 +192,24 @@ def test_under_a_mode_a_tensor_is_unequal_to_what_it_knows_nothing_of() -> None:
     with Names():
         assert x != "text" and [x] != [None]
     assert names == ["__ne__", "__eq__"]
+
+
+def test_dispatch_modes_are_shown_pytorchs_arguments() -> None:
+    """Counters of operations read them: nine of a convolution, and the product that a linear layer is."""
+    from undertow.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((str(func), len(args)))
+            return func(*args, **(kwargs or {}))
+
+    convolution, linear = ut.nn.Conv2d(3, 8, 3), ut.nn.Linear(4, 2)
+    x, rows = ut.rand(1, 3, 8, 8), ut.rand(5, 4)
+    with Seen():
+        maps, out = convolution(x), linear(rows)
+    assert ("aten.convolution.default", 9) in seen and "aten.addmm.default" in [name for name, _ in seen]
+    assert ut.equal(maps, convolution(x)) and ut.allclose(out, linear(rows))
+    out.sum().backward()
+    assert linear.weight.grad is not None

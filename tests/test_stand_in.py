@@ -416,3 +416,9 @@ def test_containers_devices_and_decorators_by_private_names(tmp_path: Path) -> N
         "True torch.Size([4, 2])",
         "torch.Size([5, 4, 2])",
     ]
+
+
+def test_sizes_are_numbers_and_no_symbols() -> None:
+    """Libraries put None in the place of a size that is a symbol."""
+    assert not isinstance(ut.ones(2).shape[0], ut.SymInt)
+    assert not isinstance(1.5, ut.SymFloat) and not isinstance(True, ut.SymBool)

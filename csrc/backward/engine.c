@@ -85,6 +85,31 @@ evaluate(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     return results->list == NULL ? -1 : 0;
 }
 
+#define CLASSES 64
+
+/* The `pull` of a class of nodes, borrowed. The last found are kept: the tag of a class changes with its attributes. */
+static PyObject *
+pull_of(PyTypeObject *type)
+{
+    static struct {
+        PyTypeObject *type;
+        unsigned int tag;
+        PyObject *pull;
+    } found[CLASSES];
+    size_t place = ((size_t)type / 64) % CLASSES;
+    if (found[place].type == type && found[place].tag == type->tp_version_tag && type->tp_version_tag != 0) {
+        return found[place].pull;
+    }
+    PyObject *pull = PyObject_GetAttr((PyObject *)type, name_pull);
+    if (pull != NULL) {
+        Py_DECREF(pull); /* its class keeps it */
+        found[place].type = type;
+        found[place].tag = type->tp_version_tag;
+        found[place].pull = pull;
+    }
+    return pull;
+}
+
 /* Run a node: its gradients, and the edges they are for. */
 static int
 run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
@@ -104,11 +129,10 @@ run_node(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     if (results->edges == NULL) {
         return -1;
     }
-    PyObject *pull = PyObject_GetAttr((PyObject *)Py_TYPE(node), name_pull);
+    PyObject *pull = pull_of(Py_TYPE(node));
     if (pull == NULL) {
         return -1;
     }
-    Py_DECREF(pull); /* its class keeps it */
     if (Py_IS_TYPE(pull, &Pull_Type)) {
         int size = pull_applies(pull, pass->xp, grad);
         if (size < 0) {
@@ -140,12 +164,7 @@ run_timed(Pass *pass, PyObject *node, PyObject *grad, Results *results)
     if (status < 0 || by_python) {
         return status;
     }
-    PyObject *numbers = numbers_of(results->edges);
-    status = numbers == NULL ? -1
-                             : append_row(pass->rows, ROW_NODE, (PyObject *)Py_TYPE(node), begin, node,
-                                          SLOT(node, core.n_shape), numbers);
-    Py_XDECREF(numbers);
-    return status;
+    return append_node(pass->rows, node, begin, SLOT(node, core.n_shape), results->edges);
 }
 
 static int

@@ -1,6 +1,7 @@
 /* Gradients on their way to a node: brought into the shape it expects, and added up until all have come. */
 #include "backward/pass.h"
 #include "formula/blocks.h"
+#include "formula/small_arrays.h"
 
 static PyObject *name_asarray, *name_sum_to, *name_dtype, *name_shape;
 
@@ -114,11 +115,27 @@ conformed(Pass *pass, PyObject *node, int index, PyObject *grad, PyObject *below
     return made == NULL ? NULL : as_array(pass, made);
 }
 
-/* The sum of two gradients; in the place of the first, if that is our own. */
+/* The sum of two gradients that are small arrays; otherwise NULL. In the place of the first, if that is our own. */
+static PyObject *
+small_sum(Pass *pass, PyObject *old, PyObject *grad, int own)
+{
+    if (pass->xp != core.cpu) {
+        return NULL;
+    }
+    if (!own) {
+        return new_small_result(symbol_of(pass->add), old, grad);
+    }
+    return PyArray_CheckExact(old) && change_small(pass->add, (PyArrayObject *)old, grad) ? Py_NewRef(old) : NULL;
+}
+
+/* The sum of any two. */
 static PyObject *
 added(Pass *pass, PyObject *old, PyObject *grad, int own)
 {
-    PyObject *operands[] = {old, grad, old}, *sum = NULL;
+    PyObject *operands[] = {old, grad, old}, *sum = small_sum(pass, old, grad, own);
+    if (sum != NULL) {
+        return sum;
+    }
     if (own) {
         int done = change_large(pass->add, old, grad);
         sum = done > 0 ? Py_NewRef(old) : NULL;

@@ -32,13 +32,55 @@ said_of_node(PyObject *extra)
     return said;
 }
 
+/* What all nodes of the stream of a node's extra share, if it is a stream of that device (a new reference), or NULL. */
+static PyObject *
+extra_of_stream(PyObject *extra, PyObject *xp)
+{
+    PyObject *stream = PyObject_GetAttrString(extra, "stream");
+    PyObject *space = stream == NULL ? NULL : PyObject_GetAttrString(stream, "namespace");
+    PyObject *shared = space == NULL || space != xp ? NULL : PyObject_GetAttrString(stream, "extra_of_nodes");
+    Py_XDECREF(space);
+    Py_XDECREF(stream);
+    PyErr_Clear(); /* Python meets what is wrong with it */
+    if (shared != NULL && Py_TYPE(shared) != core.StreamExtra) {
+        Py_CLEAR(shared);
+    }
+    return shared;
+}
+
+/* What the node of a leaf on the GPU has: what nodes share on the stream of the operation that used the leaf first (a new
+ * reference); NULL without an exception: Python has to look. See extra_of_user. */
+static PyObject *
+extra_of_first_user(PyObject *extra)
+{
+    PyObject *reference = SLOT(extra, core.e_used_by);
+    PyObject *user = reference == Py_None ? NULL : referent(reference);
+    PyObject *own = user == NULL ? NULL : SLOT(user, core.n_extra); /* NULL: it is being made */
+    PyObject *shared = own == NULL || own == Py_None ? NULL : extra_of_stream(own, core.device_xp);
+    Py_XDECREF(user);
+    return shared;
+}
+
+/* Whether the core makes the nodes of a leaf with this array: one of NumPy's, or one on the only GPU that is in use. */
+static int
+is_known_array(PyObject *leaf, PyObject *array)
+{
+    PyObject *xp = SLOT(leaf, core.t_xp);
+    return xp == core.cpu ? PyArray_CheckExact(array)
+                          : xp == core.device_xp && core.device_xp != NULL && is_device_array(array);
+}
+
 /* Of two threads the second finds the first one's: the interpreter's lock is let go of by collections alone, and so only
  * before the second look. */
 static PyObject *
 make_leaf_edge(PyObject *leaf, PyObject *extra, int said)
 {
     PyObject *array = SLOT(leaf, core.t_array), *found;
-    if (said & OTHER_DTYPE || SLOT(leaf, core.t_xp) != core.cpu || !PyArray_CheckExact(array)) {
+    if (said & OTHER_DTYPE || !is_known_array(leaf, array)) {
+        return NULL;
+    }
+    PyObject *shared = is_device_array(array) ? extra_of_first_user(extra) : Py_NewRef(Py_None);
+    if (shared == NULL) {
         return NULL;
     }
     PyObject *node = core.AccumulateGrad->tp_alloc(core.AccumulateGrad, 0);
@@ -47,13 +89,14 @@ make_leaf_edge(PyObject *leaf, PyObject *extra, int said)
     if (shape == NULL) {
         Py_XDECREF(reference);
         Py_XDECREF(node);
+        Py_DECREF(shared);
         return NULL;
     }
     SLOT(node, core.a_variable) = Py_NewRef(leaf);
     SLOT(node, core.n_sequence_nr) = Py_NewRef(core.LAST);
     SLOT(node, core.n_shape) = shape;
     SLOT(node, core.n_dtype) = Py_NewRef(dtype_of(array));
-    SLOT(node, core.n_extra) = Py_NewRef(Py_None);
+    SLOT(node, core.n_extra) = shared;
     PyObject *earlier = SLOT(extra, core.e_accumulate);
     if (earlier != Py_None && (found = referent(earlier)) != NULL) { /* another thread was faster */
         Py_DECREF(reference);

@@ -340,7 +340,7 @@ finish_leaf(Pass *pass, PyObject *node, PyObject *grad)
     long long begin = clock_now();
     int status = shape == NULL && PyErr_Occurred() ? -1 : finish(pass, node, grad);
     if (status == 0) {
-        status = append_row(pass->rows, ROW_NODE, (PyObject *)Py_TYPE(node), begin, node, shape, NULL);
+        status = append_node(pass->rows, node, begin, shape, NULL);
     }
     Py_XDECREF(shape);
     return status < 0 ? -1 : 0;

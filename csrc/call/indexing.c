@@ -38,7 +38,7 @@ dimensions_taken(PyObject *const *items, Py_ssize_t count)
 
 /* Operation `which` of the shortcut, called with the tensor, a dimension (unless it is negative) and more. */
 static PyObject *
-call_view(const Shortcut *self, int which, PyObject *tensor, int dim, PyObject *const *more, int count)
+call_view(const Shortcut *self, PyObject *state, int which, PyObject *tensor, int dim, PyObject *const *more, int count)
 {
     PyObject *call[8] = {tensor}, *number = dim < 0 ? NULL : PyLong_FromLong(dim);
     int first = 1;
@@ -48,14 +48,14 @@ call_view(const Shortcut *self, int which, PyObject *tensor, int dim, PyObject *
     for (int k = 0; k < count; k++) {
         call[first + k] = more[k];
     }
-    PyObject *result = PyObject_Vectorcall(self->targets[which], call, first + count, NULL);
+    PyObject *result = call_in_state(self->targets[which], state, call, first + count);
     Py_XDECREF(number);
     return result;
 }
 
 /* The slice of a dimension, or the tensor itself where that is all of it and `skip` is set. */
 static PyObject *
-call_slice(const Shortcut *self, PyObject *tensor, int dim, PyObject *item, int skip)
+call_slice(const Shortcut *self, PyObject *state, PyObject *tensor, int dim, PyObject *item, int skip)
 {
     static PyObject *zero, *one, *beyond;
     if (zero == NULL && ((zero = PyLong_FromLong(0)) == NULL || (one = PyLong_FromLong(1)) == NULL ||
@@ -70,31 +70,31 @@ call_slice(const Shortcut *self, PyObject *tensor, int dim, PyObject *item, int 
         step == 1 && stop >= PyArray_DIM((PyArrayObject *)SLOT(tensor, core.t_array), dim)) {
         return Py_NewRef(tensor);
     }
-    return call_view(self, SLICE, tensor, dim, more, 3);
+    return call_view(self, state, SLICE, tensor, dim, more, 3);
 }
 
 /* The element of a dimension; NULL without an exception if there is none of that number. */
 static PyObject *
-call_select(const Shortcut *self, PyObject *tensor, int dim, PyObject *item)
+call_select(const Shortcut *self, PyObject *state, PyObject *tensor, int dim, PyObject *item)
 {
     PyArrayObject *array = (PyArrayObject *)SLOT(tensor, core.t_array);
     npy_intp index, size = PyArray_NDIM(array) == 0 ? 0 : PyArray_DIM(array, dim);
     if (!read_size(item, &index) || index < -size || index >= size) {
         return NULL;
     }
-    return call_view(self, SELECT, tensor, dim, &item, 1);
+    return call_view(self, state, SELECT, tensor, dim, &item, 1);
 }
 
 /* The view that one item makes of a tensor (taken over), moving *dim on. */
 static PyObject *
-seen_through(const Shortcut *self, PyObject *tensor, PyObject *item, int *dim, int *left)
+seen_through(const Shortcut *self, PyObject *state, PyObject *tensor, PyObject *item, int *dim, int *left)
 {
     PyObject *view = NULL;
     if (usual_array(tensor) == NULL) {
         view = NULL; /* an operation gave something else */
     }
     else if (PyLong_CheckExact(item)) {
-        view = call_select(self, tensor, *dim, item);
+        view = call_select(self, state, tensor, *dim, item);
     }
     else if (item == Py_Ellipsis) {
         *dim += *left;
@@ -102,8 +102,8 @@ seen_through(const Shortcut *self, PyObject *tensor, PyObject *item, int *dim, i
         return tensor;
     }
     else {
-        view = item == Py_None ? call_view(self, UNSQUEEZE, tensor, *dim, NULL, 0)
-                               : call_slice(self, tensor, *dim, item, 1);
+        view = item == Py_None ? call_view(self, state, UNSQUEEZE, tensor, *dim, NULL, 0)
+                               : call_slice(self, state, tensor, *dim, item, 1);
         *dim += 1;
     }
     Py_DECREF(tensor);
@@ -111,7 +111,7 @@ seen_through(const Shortcut *self, PyObject *tensor, PyObject *item, int *dim, i
 }
 
 static PyObject *
-seen_through_all(const Shortcut *self, PyObject *tensor, PyObject *const *items, Py_ssize_t count)
+seen_through_all(const Shortcut *self, PyObject *state, PyObject *tensor, PyObject *const *items, Py_ssize_t count)
 {
     int taken = dimensions_taken(items, count), dim = 0;
     int left = PyArray_NDIM((PyArrayObject *)SLOT(tensor, core.t_array)) - taken;
@@ -120,10 +120,10 @@ seen_through_all(const Shortcut *self, PyObject *tensor, PyObject *const *items,
     }
     PyObject *view = Py_NewRef(tensor);
     for (Py_ssize_t k = 0; view != NULL && k < count; k++) {
-        view = seen_through(self, view, items[k], &dim, &left);
+        view = seen_through(self, state, view, items[k], &dim, &left);
     }
     if (view == tensor) {
-        Py_SETREF(view, call_view(self, ALIAS, tensor, -1, NULL, 0));
+        Py_SETREF(view, call_view(self, state, ALIAS, tensor, -1, NULL, 0));
     }
     return view;
 }
@@ -137,18 +137,18 @@ getitem(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
     }
     PyObject *tensor = given[0], *index = given[1];
     if (PyLong_CheckExact(index)) {
-        return call_select(self, tensor, 0, index);
+        return call_select(self, state, tensor, 0, index);
     }
     if (PyTuple_CheckExact(index)) {
-        return seen_through_all(self, tensor, &PyTuple_GET_ITEM(index, 0), PyTuple_GET_SIZE(index));
+        return seen_through_all(self, state, tensor, &PyTuple_GET_ITEM(index, 0), PyTuple_GET_SIZE(index));
     }
     if (index == Py_None) {
-        return call_view(self, UNSQUEEZE, tensor, 0, NULL, 0);
+        return call_view(self, state, UNSQUEEZE, tensor, 0, NULL, 0);
     }
     if (index == Py_Ellipsis) {
-        return call_view(self, ALIAS, tensor, -1, NULL, 0);
+        return call_view(self, state, ALIAS, tensor, -1, NULL, 0);
     }
-    return is_simple_slice(index) ? call_slice(self, tensor, 0, index, 0) : NULL;
+    return is_simple_slice(index) ? call_slice(self, state, tensor, 0, index, 0) : NULL;
 }
 
 /* ---- writing, where nothing is recorded */

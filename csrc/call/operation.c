@@ -418,6 +418,21 @@ operation_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObj
     return PyObject_Vectorcall(self->function, given, flagged, names);
 }
 
+PyObject *
+call_in_state(PyObject *target, PyObject *state, PyObject *const *given, Py_ssize_t count)
+{
+    Operation *self = (Operation *)target;
+    PyObject *values[MOST_ARGUMENTS];
+    if (!Py_IS_TYPE(target, &Operation_Type) || self->of != NULL || SLOT(state, core.s_intercept) != Py_None ||
+        core.Profiled != NULL) {
+        return PyObject_Vectorcall(target, given, count, NULL);
+    }
+    int made = has_plan(self);
+    PyObject *result =
+        made > 0 && bind_arguments(self, given, count, NULL, values, NULL) ? usual_result(self, state, values, NULL) : NULL;
+    return result != NULL || PyErr_Occurred() ? result : PyObject_Vectorcall(self->function, given, count, NULL);
+}
+
 /* ---- the type */
 
 /* Operation(function, plan): `plan` is a function, or the Operation that this one is with an argument `out` */

@@ -107,6 +107,9 @@ int take_option(PyObject **option);
 /* The tensor `out`, with the result, an array (taken over), written into it; NULL without an exception: Python has to do
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);
+/* What `target`, an operation or any other callable, returns for these arguments. `state` is the current one, unless there
+ * is a profile, which wants to see the call. */
+PyObject *call_in_state(PyObject *target, PyObject *state, PyObject *const *given, Py_ssize_t count);
 /* for the types that are made of Operation's */
 PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 

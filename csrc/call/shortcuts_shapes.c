@@ -31,13 +31,13 @@ sizes_of(PyObject *const *given, Py_ssize_t count, PyObject *names)
 
 /* target(tensor, second), the latter taken over; NULL if that is. */
 static PyObject *
-call_two(PyObject *target, PyObject *tensor, PyObject *second)
+call_two(PyObject *target, PyObject *state, PyObject *tensor, PyObject *second)
 {
     if (second == NULL) {
         return NULL;
     }
     PyObject *const call[] = {tensor, second};
-    PyObject *result = PyObject_Vectorcall(target, call, 2, NULL);
+    PyObject *result = call_in_state(target, state, call, 2);
     Py_DECREF(second);
     return result;
 }
@@ -46,7 +46,7 @@ call_two(PyObject *target, PyObject *tensor, PyObject *second)
 PyObject *
 with_sizes(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
-    return call_two(self->targets[0], given[0], sizes_of(given, count, names));
+    return call_two(self->targets[0], state, given[0], sizes_of(given, count, names));
 }
 
 /* Work out a -1 in the sizes (taken over) of so many elements; NULL without an exception if they do not fit. */
@@ -91,7 +91,7 @@ reshape(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
     if (array == NULL || !PyArray_IS_C_CONTIGUOUS(array)) {
         return NULL;
     }
-    return call_two(self->targets[0], given[0], inferred(sizes_of(given, count, names), PyArray_SIZE(array)));
+    return call_two(self->targets[0], state, given[0], inferred(sizes_of(given, count, names), PyArray_SIZE(array)));
 }
 
 /* flatten(input, start_dim, end_dim) */
@@ -122,7 +122,7 @@ flatten(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
             sizes[merged++] = PyArray_DIM(array, k);
         }
     }
-    return call_two(self->targets[0], given[0], PyArray_IntTupleFromIntp((int)merged, sizes));
+    return call_two(self->targets[0], state, given[0], PyArray_IntTupleFromIntp((int)merged, sizes));
 }
 
 /* expand_as(input, other) */
@@ -130,7 +130,7 @@ PyObject *
 expand_as(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     PyArrayObject *other = names != NULL || count != 2 || usual_array(given[0]) == NULL ? NULL : usual_array(given[1]);
-    return other == NULL ? NULL : call_two(self->targets[0], given[0], shape_of((PyObject *)other));
+    return other == NULL ? NULL : call_two(self->targets[0], state, given[0], shape_of((PyObject *)other));
 }
 
 /* numpy_T(input): of a matrix */
@@ -141,7 +141,7 @@ numpy_T(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
     if (array == NULL || PyArray_NDIM(array) != 2) {
         return NULL;
     }
-    return call_two(self->targets[0], given[0], Py_BuildValue("(ii)", 1, 0));
+    return call_two(self->targets[0], state, given[0], Py_BuildValue("(ii)", 1, 0));
 }
 
 /* contiguous(input): the tensor itself, most often */
@@ -207,7 +207,7 @@ over_dims(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssiz
     PyObject *dim = argument_of(given, count, names, 1, "dim", NULL);
     PyObject *keepdim = argument_of(given, count, names, 2, "keepdim", Py_False);
     if (count + named == 1) {
-        return PyObject_Vectorcall(self->targets[0], given, 1, NULL);
+        return call_in_state(self->targets[0], state, given, 1);
     }
     int several = self->targets[2] != Py_None;
     if (dim == NULL || (count > 1 && known_names(names, "dim", "dim")) || !PyBool_Check(keepdim) ||
@@ -215,7 +215,7 @@ over_dims(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssiz
         return NULL;
     }
     PyObject *const call[] = {given[0], dim, keepdim};
-    PyObject *result = PyObject_Vectorcall(self->targets[1], call, 3, NULL);
+    PyObject *result = call_in_state(self->targets[1], state, call, 3);
     if (several && result != NULL) {
         Py_SETREF(result, PyObject_CallOneArg(self->targets[2], result));
     }
@@ -231,9 +231,9 @@ squeeze(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
         return NULL;
     }
     if (count + named == 1) {
-        return PyObject_Vectorcall(self->targets[0], given, 1, NULL);
+        return call_in_state(self->targets[0], state, given, 1);
     }
-    return PyLong_CheckExact(given[1]) ? PyObject_Vectorcall(self->targets[1], given, 2, NULL) : NULL;
+    return PyLong_CheckExact(given[1]) ? call_in_state(self->targets[1], state, given, 2) : NULL;
 }
 
 /* matmul(input, other), with the operations for two matrices, a matrix and a vector, two vectors */
@@ -249,17 +249,17 @@ matmul(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t
     if (ndim < 1 || ndim > 2 || other_ndim < 1 || other_ndim > ndim) {
         return NULL;
     }
-    return PyObject_Vectorcall(self->targets[ndim == 1 ? 2 : other_ndim == 1], given, 2, NULL);
+    return call_in_state(self->targets[ndim == 1 ? 2 : other_ndim == 1], state, given, 2);
 }
 
 /* ---- parts */
 
 /* target(tensor, second, dim), the second taken over; NULL if that is. */
 static PyObject *
-call_along(PyObject *target, PyObject *tensor, PyObject *second, PyObject *dim)
+call_along(PyObject *target, PyObject *state, PyObject *tensor, PyObject *second, PyObject *dim)
 {
     PyObject *const call[] = {tensor, second, dim};
-    PyObject *result = second == NULL ? NULL : PyObject_Vectorcall(target, call, 3, NULL);
+    PyObject *result = second == NULL ? NULL : call_in_state(target, state, call, 3);
     Py_XDECREF(second);
     return result;
 }
@@ -293,7 +293,7 @@ chunk(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
     }
     npy_intp length = PyArray_DIM(array, axis < 0 ? axis + ndim : axis);
     return length == 0 ? NULL
-                       : call_along(self->targets[0], given[0], PyLong_FromSsize_t(1 + (length - 1) / chunks), dim);
+                       : call_along(self->targets[0], state, given[0], PyLong_FromSsize_t(1 + (length - 1) / chunks), dim);
 }
 
 /* split(input, split_size_or_sections, dim), with the operations for one size and for several */
@@ -305,7 +305,7 @@ split(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
         return NULL;
     }
     if (PyLong_CheckExact(given[1])) {
-        return call_along(self->targets[0], given[0], Py_NewRef(given[1]), dim);
+        return call_along(self->targets[0], state, given[0], Py_NewRef(given[1]), dim);
     }
-    return call_along(self->targets[1], given[0], sizes_of(given, 2, NULL), dim);
+    return call_along(self->targets[1], state, given[0], sizes_of(given, 2, NULL), dim);
 }

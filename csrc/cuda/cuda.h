@@ -437,6 +437,9 @@ int copy_into(Array *to, Array *value);
 
 /* ---- reduce.c */
 
+enum { SUM }; /* operations have the numbers of backend/cuda/reductions.py */
+/* Elements joined over the dimensions from `first` up to `last`, which is not one of them; times a scale. */
+Array *reduce(int op, Array *array, int first, int last, int keepdims, PyArray_Descr *dtype, double scale);
 PyObject *module_reduce(PyObject *module, PyObject *args);
 PyObject *module_sum_to(PyObject *module, PyObject *const *given, Py_ssize_t count);
 extern PyObject *reduction_maker;

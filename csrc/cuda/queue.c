@@ -29,7 +29,7 @@ struct Sequence {
 
 static size_t remembered_bytes;
 static int remembered;
-static int limit = 128; /* entries that are sent together; 0: each at once */
+static int limit = 32; /* entries that are sent together; 0: each at once */
 static int is_blocking; /* whether each is waited for, too */
 static int together = 5; /* long ones that are sent together to a device that has something to do */
 static Sequence *table[BUCKETS];

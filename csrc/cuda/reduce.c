@@ -88,7 +88,7 @@ pieces_of(const Reduction *r)
     return pieces < 512 ? pieces : 512;
 }
 
-static Array *
+Array *
 reduce(int op, Array *array, int first, int last, int keepdims, PyArray_Descr *dtype, double scale)
 {
     npy_intp dims[MOST_DIMS];
@@ -164,7 +164,7 @@ module_sum_to(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Array *array = (Array *)Py_NewRef(given[0]);
     int lead = array->nd - nd;
     if (lead > 0) {
-        Py_SETREF(array, reduce(0, array, 0, lead, 0, array->dtype, 1));
+        Py_SETREF(array, reduce(SUM, array, 0, lead, 0, array->dtype, 1));
     }
     for (int d = nd - 1; array != NULL && d >= 0; d--) { /* adjacent ones at once */
         int from = d;
@@ -172,7 +172,7 @@ module_sum_to(PyObject *module, PyObject *const *given, Py_ssize_t count)
             from--;
         }
         if (from < d) {
-            Py_SETREF(array, reduce(0, array, from + 1, d + 1, 1, array->dtype, 1));
+            Py_SETREF(array, reduce(SUM, array, from + 1, d + 1, 1, array->dtype, 1));
             d = from;
         }
     }

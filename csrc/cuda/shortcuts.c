@@ -112,9 +112,23 @@ short_extra_on(PyObject *whole, PyObject *const *given, Py_ssize_t count)
     return Py_XNewRef(lane->extra);
 }
 
+/* sum_all(array): the sum of all elements, which losses are */
+static PyObject *
+short_sum_all(PyObject *whole, PyObject *const *given, Py_ssize_t count)
+{
+    if (count == 1 && IS_ARRAY(given[0])) {
+        Array *array = (Array *)given[0];
+        if (array->nd && (array->code == CODE_F32 || array->code == CODE_F64)) {
+            use_gpu_of(array);
+            return (PyObject *)reduce(SUM, array, 0, array->nd, 0, array->dtype, 1);
+        }
+    }
+    return PyObject_Vectorcall(whole, given, count, NULL);
+}
+
 #define FAST(name) {#name, (PyCFunction)(void (*)(void)) short_##name, METH_FASTCALL}
 static PyMethodDef shortcuts[] = {FAST(mm), FAST(t), FAST(conj), FAST(swapaxes), FAST(transpose), FAST(reshape),
-                                  FAST(expand_dims), FAST(extra_on), {NULL}};
+                                  FAST(expand_dims), FAST(extra_on), FAST(sum_all), {NULL}};
 
 /* shortcut(name, function): the function, with a short way for what it is mostly called with */
 PyObject *

@@ -242,27 +242,39 @@ arithmetic(int symbol, PyObject *left, PyObject *right)
     return result;
 }
 
+/* The value (borrowed) of a part that need not be computed; otherwise NULL. */
+static inline PyObject *
+given_value(const Expression *part, PyObject *const *arguments)
+{
+    return part->kind == ARGUMENT ? arguments[part->symbol] : part->kind == CONSTANT ? part->constant : NULL;
+}
+
 static PyObject *
 call_value(const Expression *expression, PyObject *const *arguments)
 {
-    PyObject *values[16];
+    PyObject *values[16], *computed[16];
     PyObject *result = NULL;
-    int found = 0;
+    int found = 0, owned = 0;
     if (expression->count > 16) {
         PyErr_SetString(PyExc_SystemError, "a call in a formula has too many arguments");
         return NULL;
     }
     for (; found < expression->count; found++) {
-        values[found] = expression_value(expression->parts[found], arguments);
-        if (values[found] == NULL) {
+        values[found] = given_value(expression->parts[found], arguments);
+        if (values[found] != NULL) {
+            continue;
+        }
+        values[found] = computed[owned] = expression_value(expression->parts[found], arguments);
+        if (computed[owned] == NULL) {
             goto done;
         }
+        owned++;
     }
     Py_ssize_t named = expression->constant == NULL ? 0 : PyTuple_GET_SIZE(expression->constant);
     result = quiet_call(values[0], values + 1, (expression->count - 1 - named), expression->constant);
 done:
-    while (found > 0) {
-        Py_DECREF(values[--found]);
+    while (owned > 0) {
+        Py_DECREF(computed[--owned]);
     }
     return result;
 }

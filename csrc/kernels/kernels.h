@@ -157,6 +157,7 @@ PyObject *trust_twister(PyObject *module, PyObject *capsule);
 PyObject *read_twister(PyObject *module, PyObject *capsule);
 PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *over_stacks(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *is_ahead_of_blas(PyObject *module, PyObject *nothing);
 PyObject *matrix_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *set_small_product(PyObject *module, PyObject *wanted);
 PyObject *add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

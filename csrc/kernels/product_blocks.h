@@ -101,8 +101,9 @@ NAME(compute_block)(const Product *given, const Block *block, Py_ssize_t start)
     for (Py_ssize_t i = 0; i < block->rows && start == 0; i++) {
         memset((REAL *)block->out + i * block->step, 0, block->columns * sizeof(REAL));
     }
-    for (Py_ssize_t k = block->first; k < block->last; k += ELEMENTS_AT_ONCE) {
-        Py_ssize_t count = block->last - k < ELEMENTS_AT_ONCE ? block->last - k : ELEMENTS_AT_ONCE;
+    Py_ssize_t turn = given->parts * ELEMENTS_AT_ONCE, first = start - start % turn + block->part * ELEMENTS_AT_ONCE;
+    for (Py_ssize_t k = first < start ? first + turn : first; k < given->stop; k += turn) {
+        Py_ssize_t count = given->stop - k < ELEMENTS_AT_ONCE ? given->stop - k : ELEMENTS_AT_ONCE;
         const REAL *rows = left + (k - start) * given->left.padded + block->row * count;
         const REAL *columns = right + (k - start) * given->right.padded + block->column * count;
         for (Py_ssize_t first = 0; first < block->rows; first += ROWS_AT_ONCE) {

@@ -2,9 +2,10 @@
  *
  * A BLAS has threads of its own. They look for work for a while after each product, on the processors on which the
  * core's threads are to work meanwhile, and share out products of a few hundred rows badly. So where there are several
- * threads, products are computed here. First the factors are packed, for as many elements of the sums as there is room for;
- * then the result is divided into blocks, each of which one thread computes. Which blocks there are depends on the number of
- * threads, but no number in them does: sums are taken in an order that follows from the shape alone.
+ * threads, products are computed here, and also with one on processors of AMD that have vectors of 64 bytes: there a BLAS
+ * uses those of 32 bytes. First the factors are packed, for as many elements of the sums as there is room for; then the result is divided into
+ * blocks, each of which one thread computes. Which blocks there are and how much is packed at once depends on the number of
+ * threads, but no number in the result does: sums are taken in an order that follows from the shape alone.
  */
 #define FUSED_PRODUCTS
 #include "kernels/products.h"
@@ -14,14 +15,26 @@
 
 #define ELEMENTS_AT_ONCE 256 /* of the sums: what is packed of them stays in the cache */
 #define ROWS_AT_ONCE 144     /* multiple of all numbers of rows of a tile */
-#define MOST_LINES 8192       /* rows or columns */
-#define MOST_PACKED (1 << 23) /* numbers, if the elements of the sums can be divided */
+#define MOST_LINES 2048       /* rows or columns, of one thread: what is packed of them is read again soon */
+#define MOST_PACKED (1 << 18) /* numbers, likewise, if the elements of the sums can be divided */
+#define MORE 4                /* times as much of both for several threads, which wait for each other after each turn */
 #define FEW_LINES 48         /* of a block */
 #define LONG_SUMS 1024       /* elements: so many are divided if there are few results */
 #define FEW_RESULTS (1 << 16)
 
-/* Multiplications up to which a BLAS is as quick: 64 x 256 x 256 takes it no longer than packing takes here. */
+/* Multiplications beyond which products of all shapes are computed here, if there are several threads. */
 static Py_ssize_t small_product = 1 << 23;
+#define ONE_THREAD_OF_BLAS (1 << 18) /* multiplications that a BLAS does not divide among its threads */
+#define WORTH_PACKING 20 /* multiplications for each number of the factors */
+#define WORTH_IF_FEW 8   /* the same, if one thread of a BLAS would do them, or several would have to meet */
+
+#ifdef WIDE_VECTORS
+#define HAS_WIDE_VECTORS __builtin_cpu_supports("x86-64-v4")
+#define IS_AHEAD_OF_BLAS (HAS_WIDE_VECTORS && __builtin_cpu_is("amd"))
+#else
+#define HAS_WIDE_VECTORS 0
+#define IS_AHEAD_OF_BLAS 0
+#endif
 
 /* set_small_product(multiplications), for tests; returns what it was before */
 PyObject *
@@ -33,6 +46,13 @@ set_small_product(PyObject *module, PyObject *wanted)
     }
     small_product = number;
     return PyLong_FromSsize_t(before);
+}
+
+/* is_ahead_of_blas(), for tests: whether products are computed here with one thread, too */
+PyObject *
+is_ahead_of_blas(PyObject *module, PyObject *nothing)
+{
+    return PyBool_FromLong(IS_AHEAD_OF_BLAS);
 }
 
 /* A factor: rows of the left one, columns of the right one are its lines. Distances are counted in numbers. */
@@ -58,7 +78,7 @@ typedef struct {
 
 typedef struct {
     Py_ssize_t item, row, rows, column, columns;
-    Py_ssize_t first, last; /* elements of the sums */
+    Py_ssize_t part; /* of the sums: every so many times ELEMENTS_AT_ONCE */
     void *out;
     Py_ssize_t step; /* from one row of it to the next */
 } Block;
@@ -89,13 +109,11 @@ block_of(const Product *given, Py_ssize_t number)
 {
     Py_ssize_t column = number % given->column_blocks, row = number / given->column_blocks % given->row_blocks;
     Py_ssize_t part = number / given->column_blocks / given->row_blocks % given->parts;
-    Block block = {.item = number / given->column_blocks / given->row_blocks / given->parts};
+    Block block = {.item = number / given->column_blocks / given->row_blocks / given->parts, .part = part};
     block.row = beginning(given->rows, given->left.width, row, given->row_blocks);
     block.rows = beginning(given->rows, given->left.width, row + 1, given->row_blocks) - block.row;
     block.column = beginning(given->columns, given->right.width, column, given->column_blocks);
     block.columns = beginning(given->columns, given->right.width, column + 1, given->column_blocks) - block.column;
-    block.first = given->start + beginning(given->stop - given->start, ELEMENTS_AT_ONCE, part, given->parts);
-    block.last = given->start + beginning(given->stop - given->start, ELEMENTS_AT_ONCE, part + 1, given->parts);
     block.step = part == 0 ? given->step : given->columns;
     Py_ssize_t all = given->rows * given->columns, place = block.row * block.step + block.column;
     place += part == 0 ? block.item * all : (block.item * (given->parts - 1) + part - 1) * all;
@@ -157,13 +175,11 @@ choose_widths(Product *given)
 {
     given->left.width = 6;
     given->right.width = 2 * 32 / (given->is_float ? sizeof(float) : sizeof(double));
-#ifdef WIDE_VECTORS
-    given->is_wide = __builtin_cpu_supports("x86-64-v4");
+    given->is_wide = HAS_WIDE_VECTORS;
     if (given->is_wide) {
         given->left.width = 12;
         given->right.width *= 2;
     }
-#endif
     given->right.may_halve = 1;
     given->left.lines = given->rows;
     given->right.lines = given->columns;
@@ -187,7 +203,8 @@ plan_packing(Product *given, Py_ssize_t elements)
 static Py_ssize_t
 elements_at_once(Product *given)
 {
-    Py_ssize_t of_one = given->items * (given->rows + given->columns), most = MOST_PACKED / of_one;
+    Py_ssize_t of_one = given->items * (given->rows + given->columns);
+    Py_ssize_t most = MOST_PACKED * (threads_now() > 1 ? MORE : 1) / of_one;
     most = most / ELEMENTS_AT_ONCE * ELEMENTS_AT_ONCE;
     most = most < ELEMENTS_AT_ONCE ? ELEMENTS_AT_ONCE : most;
     return most < given->elements ? most : given->elements;
@@ -251,7 +268,6 @@ compute_product(Product *given)
 {
     Py_ssize_t results = given->items * given->rows * given->columns, item = given->is_float ? sizeof(float) : sizeof(double);
     choose_widths(given);
-    choose_parts(given);
     choose_blocks(given, threads_now());
     Py_ssize_t at_once = elements_at_once(given), packed = plan_packing(given, at_once);
     char *room = borrow((packed + (given->parts - 1) * results) * item);
@@ -278,17 +294,19 @@ lesser(Py_ssize_t a, Py_ssize_t b)
 
 /* Compute it in slabs of so many matrices, rows and columns that what is packed of them stays small beside them. */
 static int
-compute_in_slabs(const Product *all)
+compute_in_slabs(Product *all)
 {
-    Py_ssize_t size = all->is_float ? sizeof(float) : sizeof(double), items = MOST_LINES / (all->rows + all->columns);
+    Py_ssize_t size = all->is_float ? sizeof(float) : sizeof(double);
+    Py_ssize_t lines = MOST_LINES * (threads_now() > 1 ? MORE : 1), items = lines / (all->rows + all->columns);
     items = items < 1 ? 1 : items;
+    choose_parts(all);
     for (Py_ssize_t item = 0; item < all->items; item += items) {
-        for (Py_ssize_t row = 0; row < all->rows; row += MOST_LINES) {
-            for (Py_ssize_t column = 0; column < all->columns; column += MOST_LINES) {
+        for (Py_ssize_t row = 0; row < all->rows; row += lines) {
+            for (Py_ssize_t column = 0; column < all->columns; column += lines) {
                 Product slab = *all;
                 slab.items = lesser(items, all->items - item);
-                slab.rows = lesser(MOST_LINES, all->rows - row);
-                slab.columns = lesser(MOST_LINES, all->columns - column);
+                slab.rows = lesser(lines, all->rows - row);
+                slab.columns = lesser(lines, all->columns - column);
                 slab.left.data = (const char *)all->left.data + (item * all->left.item + row * all->left.line) * size;
                 slab.right.data = (const char *)all->right.data +
                                   (item * all->right.item + column * all->right.line) * size;
@@ -325,12 +343,24 @@ read_factor(Factor *factor, PyArrayObject *array, int type, Py_ssize_t items, in
     return 1;
 }
 
+/* Whether it is computed sooner here than by a BLAS. */
+static int
+is_worth_packing(const Product *given)
+{
+    double each = (double)given->rows * given->columns / (given->rows + given->columns);
+    double all = (double)given->items * given->rows * given->columns * given->elements;
+    if (threads_now() > 1 && all > ONE_THREAD_OF_BLAS) {
+        return all > small_product || each >= WORTH_IF_FEW;
+    }
+    return IS_AHEAD_OF_BLAS && each >= (all > ONE_THREAD_OF_BLAS ? WORTH_PACKING : WORTH_IF_FEW);
+}
+
 int
-product_in_threads(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out)
+own_product(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out)
 {
     int ndim = PyArray_NDIM(out), type = PyArray_TYPE(out), done;
     Product given = {.is_float = type == NPY_FLOAT, .items = ndim == 3 ? PyArray_DIM(out, 0) : 1};
-    if (threads_now() < 2 || ndim < 2 || ndim > 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) || !PyArray_ISWRITEABLE(out) ||
+    if (ndim < 2 || ndim > 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) || !PyArray_ISWRITEABLE(out) ||
         !read_factor(&given.left, left, type, given.items, 0) || !read_factor(&given.right, right, type, given.items, 1)) {
         return 0;
     }
@@ -339,7 +369,7 @@ product_in_threads(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out
     given.columns = given.step = PyArray_DIM(out, ndim - 1);
     given.elements = PyArray_DIM(left, PyArray_NDIM(left) - 1);
     if (PyArray_DIM(left, PyArray_NDIM(left) - 2) != given.rows || PyArray_DIM(right, PyArray_NDIM(right) - 1) != given.columns ||
-        PyArray_DIM(right, PyArray_NDIM(right) - 2) != given.elements || PyArray_SIZE(out) * given.elements <= small_product) {
+        PyArray_DIM(right, PyArray_NDIM(right) - 2) != given.elements || !is_worth_packing(&given)) {
         return 0;
     }
     WORK(PyArray_SIZE(out), done = compute_in_slabs(&given));
@@ -354,6 +384,6 @@ matrix_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (count != 3 || !PyArray_CheckExact(arguments[0]) || !PyArray_CheckExact(arguments[1]) || !is_plain(arguments[2])) {
         Py_RETURN_NONE;
     }
-    return PyBool_FromLong(product_in_threads((PyArrayObject *)arguments[0], (PyArrayObject *)arguments[1],
-                                              (PyArrayObject *)arguments[2]));
+    return PyBool_FromLong(own_product((PyArrayObject *)arguments[0], (PyArrayObject *)arguments[1],
+                                       (PyArrayObject *)arguments[2]));
 }

@@ -5,7 +5,7 @@
 #include "core.h"
 
 /* Whether the product of two matrices, or of stacks of them, was computed into `out`, which is contiguous, of float or
- * double, and no part of them. If not, a BLAS serves as well: there is but one thread, or little to do; or memory is short. */
-int product_in_threads(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out);
+ * double, and no part of them. If not, a BLAS serves as well, or memory is short. */
+int own_product(PyArrayObject *left, PyArrayObject *right, PyArrayObject *out);
 
 #endif

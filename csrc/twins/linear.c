@@ -1,6 +1,5 @@
 /* Linear layers with small weights: the twin of a function of ops/network/linear.py. */
 #include "kernels/kernels.h"
-#include "quiet.h"
 #include "twins/arrays.h"
 #include "twins/small_products.h"
 #include "twins/table.h"
@@ -36,12 +35,7 @@ static PyObject *
 times_turned(PyObject *rows, PyArrayObject *weight)
 {
     PyObject *turned = rows == NULL ? NULL : PyArray_Transpose(weight, NULL);
-    PyObject *out = turned == NULL ? NULL : small_product((PyArrayObject *)rows, (PyArrayObject *)turned);
-    if (out == NULL && turned != NULL && !PyErr_Occurred()) {
-        PyObject *context = enter_quiet();
-        out = PyArray_MatrixProduct2(rows, turned, NULL);
-        leave_quiet(context);
-    }
+    PyObject *out = turned == NULL ? NULL : product_of_matrices((PyArrayObject *)rows, (PyArrayObject *)turned);
     Py_XDECREF(turned);
     return out;
 }

@@ -313,6 +313,11 @@ PyObject *
 sum_all_forward(PyObject *const *arguments)
 {
     PyArrayObject *input = (PyArrayObject *)arguments[1];
+    if (Py_TYPE(arguments[1]) == core.device_array) {
+        static PyObject *name;
+        name = name == NULL ? PyUnicode_InternFromString("sum_all") : name;
+        return name == NULL ? NULL : PyObject_CallMethodOneArg(arguments[0], name, arguments[1]);
+    }
     if (!PyArray_CheckExact(input) || !plain_array(arguments[1], PyArray_NDIM(input))) {
         return NULL;
     }

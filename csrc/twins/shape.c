@@ -3,7 +3,6 @@
  */
 #include "kernels/copies.h"
 #include "kernels/kernels.h"
-#include "kernels/products.h"
 #include "kernels/sums.h"
 #include "quiet.h"
 #include "twins/small_products.h"
@@ -179,29 +178,11 @@ multiply_matrices(PyObject *const *arguments)
     PyArrayObject *a = (PyArrayObject *)arguments[1], *b = (PyArrayObject *)arguments[2];
     if (!PyArray_CheckExact(a) || !PyArray_CheckExact(b) || PyArray_NDIM(a) != 2 || PyArray_NDIM(b) != 2 ||
         PyArray_DESCR(a) != PyArray_DESCR(b) || PyArray_DIM(a, 1) != PyArray_DIM(b, 0) ||
-        (PyArray_SIZE(b) > 4096 && PyArray_STRIDE(b, 0) == PyArray_ITEMSIZE(b))) { /* times_transposed may be faster */
+        (PyArray_SIZE(b) > 4096 && PyArray_STRIDE(b, 0) == PyArray_ITEMSIZE(b) && PyArray_DIM(a, 0) < 8)) {
+        /* times_transposed may be faster */
         return NULL;
     }
-    PyObject *small = small_product(a, b);
-    if (small != NULL || PyErr_Occurred()) {
-        return small;
-    }
-    npy_intp sizes[2] = {PyArray_DIM(a, 0), PyArray_DIM(b, 1)};
-    PyObject *out = NULL; /* memory that was kept, where there is much of it */
-    if (sizes[0] * sizes[1] > 4096 && (PyArray_ISFLOAT(a) || PyArray_ISCOMPLEX(a)) && PyArray_ISNOTSWAPPED(a)) {
-        out = new_large(2, sizes, NULL, (PyArray_Descr *)Py_NewRef(PyArray_DESCR(a)));
-        if (out == NULL) {
-            return NULL;
-        }
-        if (product_in_threads(a, b, (PyArrayObject *)out)) {
-            return out;
-        }
-    }
-    PyObject *context = enter_quiet();
-    PyObject *product = PyArray_MatrixProduct2((PyObject *)a, (PyObject *)b, (PyArrayObject *)out);
-    leave_quiet(context);
-    Py_XDECREF(out);
-    return product;
+    return product_of_matrices(a, b);
 }
 
 /* How many rows are added up before their sum is added to the total, so that rounding errors do not grow with all. */

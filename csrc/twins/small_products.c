@@ -1,5 +1,8 @@
 /* See small_products.h. */
 #include "twins/small_products.h"
+#include "kernels/kernels.h"
+#include "kernels/products.h"
+#include "quiet.h"
 #include "twins/arrays.h"
 #define FUSED_PRODUCTS
 #include "loops/compile.h"
@@ -60,4 +63,35 @@ small_product(PyArrayObject *a, PyArrayObject *b)
         multiply_small_double(&p);
     }
     return out;
+}
+
+#define FEW_RESULTS 128 /* up to which a BLAS is as quick */
+
+/* The result of a product that has still to be computed, in memory that was kept where it is large; None if it is better
+ * made by whoever computes it. */
+static PyObject *
+room_for_product(PyArrayObject *a, PyArrayObject *b)
+{
+    npy_intp sizes[2] = {PyArray_DIM(a, 0), PyArray_DIM(b, 1)};
+    if (sizes[0] * sizes[1] <= FEW_RESULTS || !(PyArray_ISFLOAT(a) || PyArray_ISCOMPLEX(a)) || !PyArray_ISNOTSWAPPED(a)) {
+        Py_RETURN_NONE;
+    }
+    return new_large(2, sizes, NULL, (PyArray_Descr *)Py_NewRef(PyArray_DESCR(a)));
+}
+
+PyObject *
+product_of_matrices(PyArrayObject *a, PyArrayObject *b)
+{
+    PyObject *out = small_product(a, b);
+    if (out != NULL || PyErr_Occurred() || (out = room_for_product(a, b)) == NULL) {
+        return out;
+    }
+    if (out != Py_None && own_product(a, b, (PyArrayObject *)out)) {
+        return out;
+    }
+    PyObject *context = enter_quiet();
+    PyObject *product = PyArray_MatrixProduct2((PyObject *)a, (PyObject *)b, out == Py_None ? NULL : (PyArrayObject *)out);
+    leave_quiet(context);
+    Py_DECREF(out);
+    return product;
 }

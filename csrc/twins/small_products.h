@@ -8,4 +8,7 @@
 /* a @ b, of two matrices that fit and have one dtype; NULL without an exception if that is not computed here. */
 PyObject *small_product(PyArrayObject *a, PyArrayObject *b);
 
+/* a @ b, of two matrices that fit and have one dtype, by whoever is quickest. */
+PyObject *product_of_matrices(PyArrayObject *a, PyArrayObject *b);
+
 #endif

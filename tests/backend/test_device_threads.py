@@ -568,3 +568,15 @@ ut.ones(2, device="sim:0")
 print(sorted(t.name for t in threading.enumerate()))
 """)  # fmt: skip
     assert out == "1\n['MainThread', 'kernels of sim:0']\n"
+
+
+def test_streams_by_the_name_of_their_device() -> None:
+    side = ut.Stream("sim:1")
+    assert isinstance(side, sim.Stream) and isinstance(ut.Event("sim"), sim.Event)
+    default = sim.current_stream("sim:1")
+    with side:
+        assert sim.current_stream("sim:1") is side and sim.current_stream("sim:0") is not side
+        with side, sim.Stream("sim:1") as inner:
+            assert sim.current_stream("sim:1") is inner
+        assert sim.current_stream("sim:1") is side
+    assert sim.current_stream("sim:1") is default

@@ -15,6 +15,9 @@ from undertow.compiled import core
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
 
+#: whether the core computes products with one thread, too
+ONE_THREAD_TOO = core is not None and core.is_ahead_of_blas()
+
 RNG = np.random.default_rng(3)
 
 #: rows, elements of the sums, columns: tiles and panels that are full or not, sums that are divided, narrow results
@@ -93,7 +96,7 @@ def test_what_is_left_to_a_blas() -> None:
     a, b = np.ones((90, 80), "f"), np.ones((80, 70), "f")
     out = np.empty((90, 70), "f")
     core.set_threads(1)
-    assert not core.matrix_product(a, b, out)  # a single thread
+    assert core.matrix_product(a, b, out) == ONE_THREAD_TOO  # a single thread
     core.set_threads(2)
     assert core.matrix_product(a, b, out)
     read_only = out.copy()
@@ -107,6 +110,15 @@ def test_what_is_left_to_a_blas() -> None:
     assert not core.matrix_product(a.astype("F"), b.astype("F"), out.astype("F"))
     assert not core.matrix_product(a.astype(">f4"), b, out)
     assert not core.matrix_product(a[:9, :9], b[:9, :9], np.empty((9, 9), "f"))  # little to do
+    column = np.ones((80, 1), "f")
+    assert not core.matrix_product(a, column, np.empty((90, 1), "f"))  # less to do than to pack
+
+
+@pytest.mark.skipif(not ONE_THREAD_TOO, reason="a BLAS is as quick on this processor")
+@pytest.mark.parametrize("sizes", [(70, 300, 65), (64, 20_000, 64), (5000, 60, 40), (48, 7000, 48)])
+def test_a_single_thread_adds_in_the_same_order(sizes: tuple[int, int, int]) -> None:
+    a, b = laid_out(*sizes[:2], "f", "C"), laid_out(*sizes[1:], "f", "F")
+    np.testing.assert_array_equal(product(a, b, 1), product(a, b, 3))
 
 
 def test_gradients_through_large_products() -> None:

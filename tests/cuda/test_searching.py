@@ -15,6 +15,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 5, 6))
 X[X < -0.5] = 0
 SORTED = np.array([-1.0, 0.0, 0.0, 0.5, 2.0, np.nan])
+ODD = np.array([np.nan, 2.0, np.inf, -np.inf, 0.5, np.nan, 2.0, -0.0, 0.0, np.inf])
 COUNTS = RNG.integers(0, 7, 50)
 
 CALLS: list[tuple[str, Callable[[Any], Any]]] = [
@@ -35,6 +36,19 @@ CALLS: list[tuple[str, Callable[[Any], Any]]] = [
     ("sinc", lambda put: np.sinc(put(X))),
     ("angle", lambda put: np.angle(put(X - 1j * X[::-1]))),
     ("angle of real numbers", lambda put: np.angle(put(-X))),
+    ("isclose", lambda put: np.isclose(put(ODD), put(ODD[::-1].copy() * (1 + 1e-6)))),
+    ("nan is close to nan", lambda put: np.isclose(put(ODD), put(ODD + 1e-9), atol=1e-6, equal_nan=True)),
+    ("close integers", lambda put: np.isclose(put(COUNTS), put(COUNTS[::-1].copy()), rtol=0.3)),
+    ("close complex numbers", lambda put: np.isclose(put(X + 1j), put(X + 1.000001j))),
+    ("unique", lambda put: np.unique(put(COUNTS))),
+    ("unique, with inverse and counts", lambda put: np.unique(put(X), return_inverse=True, return_counts=True)),
+    ("several nan", lambda put: np.unique(put(ODD), return_inverse=True, return_counts=True, equal_nan=False)),
+    ("several nan as one", lambda put: np.unique(put(ODD), return_counts=True)),
+    ("isin", lambda put: np.isin(put(X), put(X[1, :2].copy()))),
+    ("not isin", lambda put: np.isin(put(COUNTS), put(np.array([9, 3, 3, 0])), invert=True)),
+    ("nan isin nan", lambda put: np.isin(put(ODD), put(ODD))),
+    ("isposinf", lambda put: np.isposinf(put(ODD))),
+    ("isneginf", lambda put: np.isneginf(put(ODD))),
     ("trace", lambda put: np.trace(put(X), 1, 1, 2)),
     ("max from a number on", lambda put: np.max(put(-abs(X)), axis=1, initial=-0.25)),
     ("mean of complex numbers", lambda put: np.mean(put(X + 2j * X), axis=(0, 2))),

@@ -130,6 +130,20 @@ def test_a_dataset_may_fetch_a_whole_batch() -> None:
     assert [b.tolist() for b in DataLoader(Whole(), batch_size=2)] == [[0, 2], [4, 6]]
 
 
+def test_what_a_dataset_fetches_may_be_the_batch_itself() -> None:
+    """Inputs and targets, say, with a `collate_fn` that leaves them as they are."""
+
+    class Whole(Dataset):
+        def __getitems__(self, numbers):
+            return ut.tensor(numbers), ut.tensor(numbers) * 2
+
+        def __len__(self):
+            return 6
+
+    batches = list(DataLoader(Whole(), batch_size=3, collate_fn=lambda batch: batch))
+    assert [[part.tolist() for part in batch] for batch in batches] == [[[0, 1, 2], [0, 2, 4]], [[3, 4, 5], [6, 8, 10]]]
+
+
 # ---- errors
 
 

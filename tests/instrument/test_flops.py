@@ -6,9 +6,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from undertow.utils.flop_counter import FlopCounterMode
+from undertow.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 import undertow as ut
+from undertow.instrument.flop_counter import registered
 from undertow.modes import current
 
 
@@ -62,6 +63,22 @@ def test_recurrent_layers_and_sums_of_products() -> None:
     assert product == 2 * 2 * 3 * 4 * 5
 
 
-def test_a_mapping_of_operations_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="custom_mapping"):
-        FlopCounterMode(custom_mapping={"mm": lambda: 0})
+def test_formulas_of_programs() -> None:
+    def cost(input: Any, other: Any, *, out_shape: Any, **options: Any) -> int:
+        assert input == (2, 3) and out_shape == (2, 3)
+        return 7 if other == (3,) else 8
+
+    with FlopCounterMode(
+        display=False, custom_mapping={ut.mul: cost, "aten::mm": lambda a, b, out_shape: 1}
+    ) as counter:
+        x = ut.ones(2, 3, requires_grad=True)
+        (x * ut.ones(3)) @ ut.ones(3, 3)
+        x * 2.0
+    assert counter.get_flop_counts() == {"Global": {"mul": 15, "mm": 1}}
+    with pytest.raises(ValueError, match="named by its function"):
+        register_flop_formula(3)(cost)
+    try:
+        register_flop_formula(["exp", ut.log])(lambda input, out_shape: 5)
+        assert counted(ut, lambda lib: lib.ones(1).exp().log(), FlopCounterMode) == 10
+    finally:
+        registered.clear()

@@ -17,12 +17,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from undertow.profiler import ProfilerAction, profile, record_function, schedule
+from undertow.utils.flop_counter import FlopCounterMode
 
 import undertow as ut
 from undertow.engine import watch
+from undertow.instrument.profiler.chrome_trace import lanes_of_streams
 from undertow.instrument.profiler.composites import composites as followed
+from undertow.instrument.profiler.events import FunctionEvent
 from undertow.instrument.profiler.recorder import Profiled
 from undertow.modes import current
 from undertow.nn.module.calling import EVERYWHERE
@@ -583,6 +587,93 @@ def test_chrome_trace(tmp_path: Path) -> None:
     assert {entry["args"]["name"] for entry in trace["traceEvents"] if entry["name"] == "thread_name"} == {"MainThread"}
 
 
+def test_a_trace_has_a_lane_for_each_stream(tmp_path: Path) -> None:
+    x = ut.ones(3, device="sim:0", requires_grad=True)
+    with profile() as prof:
+        (x.exp() @ x).backward()
+        with ut.sim.Stream("sim:1"):
+            ut.ones(3, device="sim:1").sin()
+    entries = trace_of(prof, tmp_path / "trace.json")["traceEvents"]
+    check_trace(entries)
+    names = {entry["tid"]: entry["args"]["name"] for entry in entries if entry["name"] == "thread_name"}
+    lanes: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.get("cat") == "launch":
+            lanes.setdefault(names[entry["tid"]], []).append(entry["name"])
+    default = lanes.pop("default stream of sim:0")
+    assert default[:2] == ["aten::exp", "aten::dot"] and default[2] == "DotBackward0"
+    ((side, launched),) = lanes.items()
+    assert side.endswith("of sim:1") and launched == ["aten::ones", "aten::sin"]
+
+
+def test_what_several_threads_give_to_a_stream_at_once_has_several_lanes() -> None:
+    given = {"device": "sim:0", "stream": "a stream of sim:0"}
+    times = [(0.0, 4.0), (1.0, 2.0), (2.0, 4.0), (3.0, 5.0), (4.0, 6.0)]
+    events = [FunctionEvent(k, str(k), 1, begin, end, **given) for k, (begin, end) in enumerate(times)]
+    lanes = lanes_of_streams([*events, FunctionEvent(5, "on the CPU", 1, 0.0, 1.0)])
+    assert [[event.name for event in lane.events] for lane in lanes] == [["0", "1", "2", "4"], ["3"]]
+    assert {lane.name for lane in lanes} == {"a stream of sim:0"}
+
+
+@pytest.mark.parametrize("options", [{}, {"record_shapes": True}])
+def test_every_event_on_a_device_knows_its_stream(options: dict[str, Any]) -> None:
+    x = ut.ones(2, 2, device="sim:1", requires_grad=True)
+    with profile(**options) as prof:
+        ut.matmul(x, x).sum().backward()
+        ut.ones(2).exp()
+    places = {event.name: (event.device, event.stream) for event in prof.events()}
+    assert places.pop("aten::exp") == places.pop("aten::ones") == (None, None)
+    assert {"aten::matmul", "aten::mm", "MmBackward0"} < places.keys()
+    assert set(places.values()) == {("sim:1", "default stream of sim:1")}
+
+
+def test_flops_of_nodes() -> None:
+    model = ut.nn.Sequential(ut.nn.Linear(8, 16), ut.nn.ReLU(), ut.nn.Linear(16, 2))
+    with profile(with_flops=True) as prof, FlopCounterMode(display=False) as counter:
+        model(ut.ones(4, 8)).sum().backward()
+    flops = {row.key: row.flops for row in prof.key_averages() if row.flops}
+    assert flops == {"aten::linear": 1280, "LinearBackward0": 1536}  # no gradient of the input of the first
+    assert sum(flops.values()) == counter.get_total_flops()
+
+
+def test_arguments_that_do_not_exist_are_refused() -> None:
+    for kind in (profile, ut.autograd.profiler.profile):
+        with pytest.raises(TypeError, match="record_shape"):
+            kind(record_shape=True)
+
+
+def test_events_of_all_rounds() -> None:
+    names = []
+    for accumulates in (False, True):
+        rounds = ut.profiler.schedule(wait=1, warmup=1, active=1, repeat=2)
+        with profile(schedule=rounds, acc_events=accumulates) as prof:
+            for function in (ut.sin, ut.cos, ut.exp, ut.log, ut.sqrt, ut.tan, ut.neg):
+                function(ut.ones(1))
+                prof.step()
+        names.append([event.name for event in prof.events() if event.name not in ("aten::ones", "aten::full")])
+    last, both = names
+    assert last == ["ProfilerStep#5", "aten::tan"]
+    assert both == ["ProfilerStep#2", "aten::exp", *last]
+
+
+def test_a_part_of_a_block_is_left_out() -> None:
+    x = ut.ones(3, requires_grad=True)
+    cpu = [ut.profiler.ProfilerActivity.CPU]
+    with profile(with_modules=True, profile_memory=True) as prof:
+        y = x.exp()
+        prof.toggle_collection_dynamic(False, cpu)
+        prof.toggle_collection_dynamic(False, cpu)
+        assert not ut.profiler.is_enabled()
+        y.sum().backward()
+        prof.toggle_collection_dynamic(True, cpu)
+        y.detach().sin()
+        prof.toggle_collection_dynamic(False, cpu)
+    assert [event.name for event in prof.events()] == ["aten::exp", "aten::detach", "aten::sin"]
+    with pytest.raises(RuntimeError, match="no profile is under way"):
+        prof.toggle_collection_dynamic(True, cpu)
+    assert not ut.profiler.is_enabled()
+
+
 def test_traces_of_several_processes_are_merged(tmp_path: Path) -> None:
     paths = []
     for rank in range(2):
@@ -663,9 +754,20 @@ def test_memory_timeline_names_what_is_left() -> None:
     leaks = timeline.leaks()
     assert leaks.by("operation") == {"exp": 12000} and leaks.bytes == 12000
     assert "test_memory_timeline" in next(iter(leaks.by("line")))
-    assert timeline.peak_bytes == 16000 and timeline.at().bytes == 16000
+    assert timeline.peak_bytes == 20000 and timeline.at().by("operation") == {"exp": 12000, "ones": 4000, "sin": 4000}
     first, last = timeline.at(0.0), timeline.at(timeline.curve[-1][0])
     assert first.bytes == 0 and (last - first).bytes == 12000 and (first - last).blocks == []
+
+
+def test_memory_of_new_tensors_and_of_views_of_older_ones() -> None:
+    older, array = ut.ones(1000), np.ones(50)
+    with profile(profile_memory=True) as prof:
+        kept = [older[:5], older.view(10, 100), older.reshape(20, 50), ut.from_numpy(array), older.add_(1)]
+        kept += [ut.zeros(100), ut.tensor([1.0, 2.0]), ut.ones(4, 4) @ ut.ones(4, 4)]
+    made = prof.memory_timeline().leaks().by("operation")
+    assert made == {"zeros": 400, "tensor": 8, "mm": 64}
+    rows = {row.key: (row.cpu_memory_usage, row.self_cpu_memory_usage) for row in prof.key_averages()}
+    assert rows["aten::matmul"] == (64, 0) and rows["aten::ones"] == (128, 128) and rows["aten::view"] == (0, 0)
 
 
 def test_memory_by_module_also_in_the_backward_pass() -> None:
@@ -681,7 +783,7 @@ def test_memory_is_written(tmp_path: Path) -> None:
     with profile(profile_memory=True) as prof:
         ut.ones(1000).exp()
     prof.export_memory_timeline(str(tmp_path / "memory.json"))
-    assert json.loads((tmp_path / "memory.json").read_text())["blocks"][0]["operation"] == "exp"
+    assert json.loads((tmp_path / "memory.json").read_text())["blocks"][1]["operation"] == "exp"
     prof.export_memory_timeline(str(tmp_path / "memory.html"))
     assert "<svg" in (tmp_path / "memory.html").read_text()
     with profile() as without:

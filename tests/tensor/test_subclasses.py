@@ -107,3 +107,9 @@ def test_arguments_of_new_need_no_init() -> None:
     x = Sized(ut.ones(2), 3, unit="kg")
     assert x.size_and_unit == (3, "kg") and x.requires_grad and x.tolist() == [1, 1]
     assert isinstance(x, ut.nn.Parameter) and type(x) is Sized
+
+
+def test_data_is_of_the_class() -> None:
+    x = Labelled(ut.ones(2))
+    assert type(x.data) is Labelled and x.data._array is x._array
+    assert type(ut.nn.Parameter(ut.ones(2)).data) is ut.Tensor

@@ -36,7 +36,7 @@ else:
     __getattr__, __dir__ = _loaded_when_used(
         __name__,
         modules="checkpoint functional profiler profiler_util",
-        names={"undertow.autograd.variable": "Variable"},
+        names={"undertow.autograd.variable": "Variable", "undertow.autograd.imperative_engine": "_is_checkpoint_valid"},
     )
 
 _module_aliases.register(__name__)

@@ -66,6 +66,10 @@ class ImperativeEngine:
         return is_checkpoint_valid()
 
 
+#: by the name under which libraries ask for it
+_is_checkpoint_valid = is_checkpoint_valid
+
+
 def _check_tuple(name: str, value: Any) -> None:
     if not isinstance(value, tuple):
         raise RuntimeError(f"{name} argument is expected to be a tuple, but got {type(value).__name__}")

@@ -211,7 +211,11 @@ def detached(tensor: Tensor) -> Tensor:
     """`detach` for the library's own ends: operation modes are not shown it."""
     if type(tensor) is BatchedTensor:
         return BatchedTensor(detached(tensor._value), tensor._dim, tensor._level)
-    alias = without_history(tensor)
+    return of_its_class(without_history(tensor), tensor)
+
+
+def of_its_class(alias: Tensor, tensor: Tensor) -> Tensor:
+    """A new alias of a tensor, as one of its class."""
     return alias if not SUBCLASSES or type(tensor) is Tensor else as_class(alias, class_of((tensor,)))
 
 
@@ -242,7 +246,7 @@ def get_data(self: Tensor) -> Tensor:
     if self._extra is not None and self._extra.inference:
         alias._extra = INFERENCE_EXTRA
     tell_of_cut(alias, self)
-    return alias
+    return of_its_class(alias, self)
 
 
 def set_data(self: Tensor, source: Array) -> None:

@@ -69,14 +69,14 @@ def matmul(a: Array, b: Array, /, *args: Any, **kwargs: Any) -> Array:
         return np.matmul(a, b)
     stack = tuple(lead) if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     out = core.empty((*stack, m, p), a.dtype)
+    if core.matrix_product(*_items(a, b, out)):
+        return out
     if m * n * p <= SMALL and out.size and n:
         nanoseconds = 300 + 0.06 * m * n * p * (a.dtype.itemsize // 4)
         if core.over_stacks(
             np.matmul, loop_of(np.matmul, f"{a.dtype.char * 2}->{a.dtype.char}"), (a, b, out), nanoseconds
         ):
             return out
-    elif core.matrix_product(*_items(a, b, out)):
-        return out
     return np.matmul(a, b, out)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from undertow.backend.interface import Device
 from undertow.scopes import Scope, set_value
@@ -51,3 +51,27 @@ class stream(Scope):
 
     def inside(self, outer: Mapping[Device, Any]) -> Mapping[Device, Any]:
         return outer if self.stream is None else {**outer, self.stream.device: self.stream}
+
+
+_entered: ContextVar[Any] = ContextVar("undertow.entered_streams", default=None)
+
+
+class UsedInBlocks:
+    """`with stream: ...`: what this thread asks of the stream's device goes to it."""
+
+    def _scopes(self) -> list[Any]:
+        return [stream(self)]
+
+    def __enter__(self) -> Self:
+        scopes = self._scopes()
+        for scope in scopes:
+            scope.__enter__()
+        _entered.set((scopes, _entered.get()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        inner = _entered.get()
+        if inner is not None:
+            _entered.set(inner[1])
+            for scope in reversed(inner[0]):
+                scope.__exit__(*error)

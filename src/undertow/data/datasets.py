@@ -117,7 +117,7 @@ class StackDataset(Dataset):
         return tuple([dataset[index] for dataset in self.datasets])
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        parts = [examples(dataset, numbers) for dataset in self._parts()]
+        parts = [as_many(examples(dataset, numbers), dataset, numbers) for dataset in self._parts()]
         if isinstance(self.datasets, dict):
             return [dict(zip(self.datasets, found, strict=True)) for found in zip(*parts, strict=True)]
         return list(zip(*parts, strict=True))
@@ -208,6 +208,11 @@ def examples(dataset: Any, numbers: Sequence[int]) -> list[Any]:
     if not gives_several(dataset):
         return [dataset[number] for number in numbers]
     found: list[Any] = dataset.__getitems__(numbers)
+    return found
+
+
+def as_many(found: list[Any], dataset: Any, numbers: Sequence[int]) -> list[Any]:
+    """The examples that a dataset gave for these numbers: one for each, or they cannot be put beside others."""
     if len(found) != len(numbers):
         raise ValueError(
             f"Nested dataset's output size mismatch: __getitems__ of {type(dataset).__name__} returned {len(found)} "

@@ -125,7 +125,7 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
     extra = leaf._extra
     reference = None if extra is None else extra.accumulate
     node = None if reference is None else reference()
-    if node is None and core is not None and leaf._xp is cpu:
+    if node is None and core is not None:
         extra_of(leaf)
         node = core.plain_leaf_edge(leaf)
     if node is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,12 +15,55 @@ from undertow.instrument.module_calls import ModuleCalls
 from undertow.instrument.nodes import node_of
 from undertow.tensor import Tensor
 
+#: the cost of an operation, by its arguments, with shapes in the place of tensors, and `out_shape`
+Formula = Callable[..., int]
+#: the formulas of programs, by the name of the operation
+registered: dict[str, Formula] = {}
+
+
+def operation_of(what: Any) -> str:
+    """The name of an operation, given that, or the function."""
+    name = what if isinstance(what, str) else getattr(what, "__name__", None)
+    if name is None:
+        raise ValueError(f"an operation is named by its function (undertow.sin) or its name ('sin'), got {what!r}")
+    return str(name).removeprefix("aten::")
+
+
+def shape_or_value(value: Any) -> Any:
+    return tuple(value._array.shape) if isinstance(value, Tensor) else value
+
+
+def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Formula], Formula]:
+    """Say what an operation (or each of several) costs, where `FlopCounterMode` does not count it, or otherwise.
+
+    The function takes the arguments of the operation, with shapes in the place of tensors, and `out_shape`. What its
+    backward takes is then not counted.
+
+    >>> import undertow as ut
+    >>> from undertow.utils.flop_counter import FlopCounterMode, register_flop_formula
+    >>> @register_flop_formula(ut.exp)
+    ... def cost_of_exp(input, *, out_shape, **options):
+    ...     return 10 * input[0]
+    >>> with FlopCounterMode(display=False) as counter:
+    ...     _ = ut.ones(3).exp()
+    >>> counter.get_flop_counts()
+    {'Global': {'exp': 30}}
+    """
+
+    def register(formula: Formula) -> Formula:
+        for target in targets if isinstance(targets, list | tuple) else [targets]:
+            registered[operation_of(target)] = formula
+        return formula
+
+    return register
+
 
 class FlopCounterMode:
     """Counts the floating-point operations of this thread, forward and backward, in a `with` block.
 
     display  print a table at the end
     depth    how deep the table goes into modules
+    custom_mapping  further formulas, as `register_flop_formula` takes them, by operation; they go before all others
 
     >>> import undertow as ut
     >>> from undertow.utils.flop_counter import FlopCounterMode
@@ -32,13 +76,15 @@ class FlopCounterMode:
     {'linear': 1024}
     """
 
-    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
-        if custom_mapping:
-            raise NotImplementedError(
-                "FlopCounterMode(custom_mapping=...): operations of undertow are not keys; what products cost is in "
-                "undertow.instrument.flops.FORMULAS"
-            )
+    def __init__(
+        self,
+        mods: Any = None,
+        depth: int = 2,
+        display: bool = True,
+        custom_mapping: Mapping[Any, Formula] | None = None,
+    ) -> None:
         self.depth, self.display = depth, display
+        self.formulas = {operation_of(what): formula for what, formula in (custom_mapping or {}).items()}
         self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._modules = ModuleCalls()
         self._nodes: dict[int, tuple[str, int, tuple[str, ...]]] = {}
@@ -90,10 +136,14 @@ class FlopCounterMode:
         calls = self._modules.open.get()
         return tuple(dict.fromkeys([c.path if k == 0 else f"{calls[0].path}.{c.path}" for k, c in enumerate(calls)]))
 
-    def operation_ran(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        shapes = [tuple(a._array.shape) if isinstance(a, Tensor) else () for a in args]
+    def operation_ran(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         first = result[0] if isinstance(result, tuple) else result
-        flops = flops_of(name, shapes, tuple(first._array.shape), args)
+        out = tuple(first._array.shape)
+        formula = self.formulas.get(name, registered.get(name))
+        if formula is not None:
+            return self.add(name, formula(*map(shape_or_value, args), **kwargs, out_shape=out), self.places())
+        shapes = [tuple(a._array.shape) if isinstance(a, Tensor) else () for a in args]
+        flops = flops_of(name, shapes, out, args)
         if flops:
             places = self.places()
             self.add(name, flops, places)
@@ -120,8 +170,8 @@ class Counting(Observer):
 
     def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
         name = name_of(what)
-        if name in FORMULAS:
-            self.counter.operation_ran(name, args, result)
+        if name in FORMULAS or name in registered or name in self.counter.formulas:
+            self.counter.operation_ran(name, args, kwargs, result)
 
 
 class CountedPass(Watch):

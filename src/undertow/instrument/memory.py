@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from threading import RLock
 from time import perf_counter_ns
 from types import CodeType
@@ -12,7 +13,7 @@ from undertow.autograd.saved_tensors.ledger import storage_of
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
-    from undertow.backend.interface import Array
+    pass
 
 
 class Maker(NamedTuple):
@@ -32,6 +33,13 @@ class Change(NamedTuple):
     number: int
 
 
+def owners(value: Any) -> list[Any]:
+    """The arrays that own the memory of a tensor or an array, or of those in a list."""
+    values = value if type(value) in (tuple, list) else (value,)
+    arrays = [each._array if isinstance(each, Tensor) else each for each in values]
+    return [storage_of(array) for array in arrays if hasattr(array, "nbytes")]
+
+
 class Allocations:
     """Counts the arrays that it is shown, and notices when they go.
 
@@ -44,7 +52,7 @@ class Allocations:
         self.makers: list[Maker] = []
         self.is_on = False
         # Guards _known, makers and changes: threads of a pass note arrays at once. Re-entrant, because an array may go,
-        # and `gone` be called, wherever Python runs: also inside `note_array`.
+        # and `gone` be called, wherever Python runs: also inside `note_memory`.
         self._lock = RLock()
         self._known: dict[int, Any] = {}  # by the address of the array: its weak reference
 
@@ -55,19 +63,16 @@ class Allocations:
         self.is_on = False
         self._known.clear()
 
-    def note(self, result: Any, maker: Maker, now: int) -> int:
-        """How many bytes of new memory a result takes."""
-        results = result if type(result) in (tuple, list) else (result,)
-        return sum([self.note_array(each, maker, now) for each in results])
+    def note(self, result: Any, maker: Maker, now: int, given: Iterable[Any] = ()) -> int:
+        """How many bytes of new memory a result takes: memory of what was given, which it may share, is older."""
+        new = [owner for owner in owners(result) if id(owner) not in self._known]
+        if new:
+            older = {id(owner) for value in given for owner in owners(value)}
+            new = [owner for owner in new if id(owner) not in older]
+        return sum([self.note_memory(owner, maker, now) for owner in new])
 
-    def note_array(self, value: Array | None, maker: Maker, now: int) -> int:
-        array = value._array if isinstance(value, Tensor) else value
-        if not hasattr(array, "nbytes"):
-            return 0
-        owner = storage_of(array)
+    def note_memory(self, owner: Any, maker: Maker, now: int) -> int:
         address = id(owner)
-        if address in self._known:
-            return 0
         try:
             reference = weakref.ref(owner, lambda _: self.gone(address))
         except TypeError:  # a scalar, or memory that another library owns

@@ -26,7 +26,7 @@ from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through, with_zero_grad_hooks
 from undertow.optim.hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
 from undertow.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
-from undertow.tensor import Tensor, counter_of
+from undertow.tensor import Tensor, counter_of, note_all
 
 Closure = Callable[[], Any]
 #: parameters, pairs of their names and them, or groups of one of the two, as dicts with options of their own
@@ -188,6 +188,9 @@ class Optimizer(HookedOptimizer):
         for group in [with_plain_rate(group) for group in self.param_groups]:
             stepped = self.step_together(group)
             name, code, lasti = self._step_name, site.f_code, site.f_lasti
+            if len(stepped) == len(group["params"]):
+                note_all(group["params"], name, code, lasti)
+                continue
             for p in group["params"]:
                 extra = p._extra
                 if extra is not None and extra.grad is not None:

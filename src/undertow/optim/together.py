@@ -80,7 +80,8 @@ def all_as_one(
         return None
     try:
         grads = [p._extra.grad._array for p in params]
-        kept = [[states[p][name]._array for p in params] for name in names]
+        own = [states[p] for p in params] if names else []
+        kept = [[state[name]._array for state in own] for name in names]
     except (KeyError, AttributeError):  # the first step; no gradient
         return None
     ids, arrays = set(map(id, params)), [p._array for p in params]

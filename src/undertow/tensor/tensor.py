@@ -6,7 +6,7 @@ of `graph` and `engine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -260,6 +260,18 @@ def counter_of(tensor: Tensor) -> VersionCounter:
         if extra.counter is None:  # See Note [Made once]
             extra.counter = made
     return extra.counter
+
+
+def note_all(tensors: Iterable[Tensor], operation: str, code: Any, lasti: int) -> None:
+    """Count a change of each tensor, made by `operation` at a line that is known already."""
+    for tensor in tensors:
+        extra = tensor._extra
+        counter = None if extra is None or extra.view is not None else extra.counter
+        if type(counter) is VersionCounter:  # what `note` does, without a call for each of many parameters
+            counter.value += 1
+            counter.operation, counter.code, counter.lasti = operation, code, lasti
+        else:
+            counter_of(tensor).note(operation, code, lasti)
 
 
 def share_memory(source: Tensor, alias: Tensor) -> None:

@@ -77,7 +77,8 @@ def by_default(cls: Any, func: Callable[..., Any], types: Any, args: tuple[Any, 
         return NotImplemented
     if asking.get().classes != ASKED:  # none of our functions asks now: this is one of PyTorch's own
         return NotImplemented
-    with _Disabled():
+    own = cls.__base__ is object  # Tensor's own, called by a subclass that wants plain results
+    with DisableTorchFunctionSubclass() if own else _Disabled():
         return _converted(func(*args, **(kwargs or {})), cls)
 
 

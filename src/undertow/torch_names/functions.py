@@ -17,7 +17,6 @@ from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
 from undertow.torch_names.missing import refusal
 
-SymInt, SymFloat, SymBool = builtins.int, builtins.float, builtins.bool
 UntypedStorage = TypedStorage = Storage
 complex32 = chalf = unavailable("complex32", 4)
 qint8, quint8, qint32 = unavailable("qint8", 1), unavailable("quint8", 1), unavailable("qint32", 4)
@@ -26,6 +25,33 @@ float4_e2m1fn_x2 = unavailable("float4_e2m1fn_x2", 1)
 uint1, uint2, uint3, uint4, uint5, uint6, uint7 = [unavailable(f"uint{n}", 1) for n in range(1, 8)]
 int1, int2, int3, int4, int5, int6, int7 = [unavailable(f"int{n}", 1) for n in range(1, 8)]
 legacy_contiguous_format = None
+
+
+class SymInt:
+    """A size that a compiler does not know yet: nothing is one, for sizes are numbers here.
+
+    >>> import undertow as ut
+    >>> isinstance(ut.ones(2).shape[0], ut.SymInt)
+    False
+    """
+
+
+class SymFloat:
+    """A number that a compiler does not know yet: nothing is one.
+
+    >>> import undertow as ut
+    >>> isinstance(ut.ones(2).sum().item(), ut.SymFloat)
+    False
+    """
+
+
+class SymBool:
+    """A condition that a compiler does not know yet: nothing is one.
+
+    >>> import undertow as ut
+    >>> isinstance(True, ut.SymBool)
+    False
+    """
 
 
 def compile(model: Any = None, **kwargs: Any) -> Any:
@@ -55,7 +81,7 @@ def is_of_gpu(device: Any) -> bool:
 
 
 class Stream:
-    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` is one of a GPU.
+    """An order of work on a device. The CPU does everything at once; `Stream("cuda")` and `Stream("sim")` are queues.
 
     >>> import undertow as ut
     >>> ut.Stream("cpu").query()
@@ -65,6 +91,8 @@ class Stream:
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
         if is_of_gpu(device):
             return import_module("undertow.backend.cuda.streams").Stream(device, priority)
+        if str(device).startswith("sim"):
+            return import_module("undertow.backend.simulated").Stream(device)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
@@ -92,7 +120,7 @@ class Stream:
 
 
 class Event:
-    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` is one of a GPU.
+    """A place in the work of a device. The CPU has done what came before; `Event("cuda")` comes later.
 
     >>> import undertow as ut
     >>> event = ut.Event("cpu")
@@ -104,6 +132,8 @@ class Event:
     def __new__(cls, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> Any:
         if is_of_gpu(device):
             return import_module("undertow.backend.cuda.streams").Event(enable_timing)
+        if str(device).startswith("sim"):
+            return import_module("undertow.backend.simulated").Event(enable_timing)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, enable_timing: bool = False, **kwargs: Any) -> None:

@@ -787,3 +787,12 @@ def test_errors_of_functions(torch: ModuleType, call: Any, error: Any, message: 
     for library in (torch, ut):
         with pytest.raises(error, match=message):
             call(library, library.ones(3, 4))
+
+
+@pytest.mark.torch
+def test_index_add_subtracts_from_bytes(torch: ModuleType) -> None:
+    def call(L: Any) -> Any:
+        x = L.tensor([5, 6, 7], dtype=L.uint8)
+        return x.index_add(0, L.tensor([0, 0]), x[:2], alpha=-1).tolist()
+
+    assert call(ut) == call(torch) == [250, 6, 7]

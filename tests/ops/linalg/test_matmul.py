@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -306,3 +307,12 @@ def test_dropout_keeps_the_mean_and_drops_in_the_gradient() -> None:
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), values)
     assert ops.dropout(x, 0.5, training=False) is x
+
+
+@pytest.mark.torch
+def test_tensordot_keeps_small_integers(torch: ModuleType) -> None:
+    mine, theirs = [
+        L.tensordot(L.full((1, 1), 100, dtype=L.int8), L.full((2, 3), 2, dtype=L.int8), ([0, 1], [0, 1]))
+        for L in (ut, torch)
+    ]
+    assert mine.item() == theirs.item() and str(mine.dtype).endswith("int8")

@@ -16,3 +16,10 @@ def test_bessel_functions_far_and_near() -> None:
         np.testing.assert_allclose(function(ut.tensor(x)).numpy(), getattr(special, name)(x), rtol=5e-15)
     ends = ut.tensor([np.inf, -np.inf], dtype=ut.float64)
     assert ut.ops.special_i1(ends).tolist() == [np.inf, -np.inf] and ut.ops.special_i0e(ends).tolist() == [0.0, 0.0]
+
+
+def test_the_largest_numbers() -> None:
+    largest = ut.tensor([1.7e308, -1.7e308], dtype=ut.float64)
+    assert ut.i0(largest).tolist() == [np.inf, np.inf] and ut.ops.special_i1(largest).tolist() == [np.inf, -np.inf]
+    scaled = 1 / np.sqrt(2 * np.pi) / np.sqrt(1.7e308)
+    np.testing.assert_allclose(ut.ops.special_i0e(largest).numpy(), [scaled, scaled], rtol=1e-14)

@@ -255,3 +255,32 @@ def test_sigmoid_is_exact_far_out_and_silent(dtype: Any) -> None:
 
 def test_sigmoid_keeps_the_layout() -> None:
     assert ut.sigmoid(ut.randn(3, 4).t()).stride() == (1, 4)
+
+
+def test_airy_beyond_a_million() -> None:
+    # by mpmath; the phase, of 1e9 and more, has lost half of its digits
+    points = np.array([-1e7, -1.0001e6, 1e7, np.inf])
+    x = ut.tensor(points, requires_grad=True)
+    value = ut.special.airy_ai(x)
+    np.testing.assert_allclose(value.numpy(force=True), [0.00541851494421, 0.009389861947825, 0, 0], atol=1e-7)
+    (slope,) = ut.autograd.grad(value.sum(), x)
+    np.testing.assert_allclose(slope.numpy(), [-26.701707811976, 15.170612281693, 0, 0], atol=2e-4)
+
+
+def test_polynomials_of_enormous_degrees() -> None:
+    function = ut.special.chebyshev_polynomial_t
+    assert function(ut.tensor([3.0, 3.0]), ut.tensor([1e16, 2.0])).tolist() == pytest.approx(
+        [np.nan, 17.0], nan_ok=True
+    )
+    with pytest.raises(ValueError, match="a degree of 10000000 takes as many steps"):
+        function(ut.tensor(0.5), 10_000_000)
+
+
+@pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
+def test_the_spherical_bessel_function_near_its_zeros(dtype: Any) -> None:
+    x = ut.tensor([math.pi * k for k in range(1, 60)], dtype=dtype)
+    exact = np.array([math.sin(v) / v for v in x.tolist()])
+    got = ut.special.spherical_bessel_j0(x).numpy()
+    np.testing.assert_allclose(got, exact, rtol=2 * ut.finfo(dtype).eps)
+    ends = ut.tensor([0.0, math.inf, -math.inf], dtype=dtype)
+    assert ut.special.spherical_bessel_j0(ends).tolist() == [1, 0, 0]

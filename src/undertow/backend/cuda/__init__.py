@@ -195,6 +195,7 @@ class CudaNamespace(ArrayNamespace):
         self.sum_to = reductions.sum_to
         for name, function in functions.FUNCTIONS.items():
             setattr(self, name, without_detour(function, getattr(np, name)))
+        self.sum_all = device.extension().shortcut("sum_all", lambda x: self.add.reduce(x, axis=None))
         for name in ("swapaxes", "transpose", "reshape", "expand_dims"):
             setattr(self, name, device.extension().shortcut(name, getattr(self, name)))
         self.broadcast_to = self.broadcast_to_
@@ -371,7 +372,7 @@ def flush() -> None:
 
 
 #: launch mode -> how many launches are sent together, and whether each is waited for
-LAUNCH_MODES = {"queue": (128, False), "direct": (0, False), "blocking": (0, True)}
+LAUNCH_MODES = {"queue": (32, False), "direct": (0, False), "blocking": (0, True)}
 
 
 def set_launch_mode(mode: str) -> None:

@@ -16,7 +16,7 @@ from undertow.backend.interface import Array, DType
 
 #: scores that are computed at a time
 BLOCK = 1 << 24
-#: rows from which causal heads are taken in parts
+#: the fewest rows of a part of causal heads: products of fewer take longer than what they save
 LONG = 512
 
 # a block for each row of a (heads, rows, columns); row k sees columns up to first + k, unless first is -1
@@ -101,8 +101,8 @@ def _stacks(*arrays: Array) -> list[Any]:
 
 
 def _blocks(heads: int, count: int, columns: int, is_causal: bool) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows. Of long causal heads a quarter of the rows at a time: the first ones see few keys."""
-    step = -(-count // 4) if is_causal and count >= LONG else count
+    """Slices of heads and rows. Of long causal heads up to four parts at a time: the first rows see few keys."""
+    step = max(LONG, -(-count // 4)) if is_causal else count
     step = max(1, min(step, max(64, BLOCK // columns // 64 * 64)))
     many = max(1, min(BLOCK // (step * columns), 65535))
     for head in range(0, heads, many):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import indexing, sorting
+from undertow.backend.cuda import device, indexing, searching, sorting
 from undertow.backend.interface import Array
 
 if TYPE_CHECKING:
@@ -65,7 +65,73 @@ def trace(
     return np.diagonal(a, offset, axis1, axis2).sum(-1, dtype=dtype)
 
 
+def isclose(a: Any, b: Any, rtol: float = 1.0e-5, atol: float = 1.0e-8, equal_nan: bool = False) -> Any:
+    if not all([is_taken(x) for x in (a, b)]):
+        return NotImplemented
+    space = a.namespace
+    a, b = [x.astype(np.float64) if x.dtype.kind in "bui" else x for x in (a, b)]
+    near = (space.abs(a - b) <= space.abs(b) * rtol + atol) & space.isfinite(b) | (a == b)
+    return near | (space.isnan(a) & space.isnan(b)) if equal_nan else near
+
+
+def is_taken(x: Any) -> bool:
+    """Whether it is an array of the device, of numbers that these functions know."""
+    return isinstance(x, device.array_type()) and x.dtype.kind in "buifc" and not dtypes.is_narrow(x.dtype)
+
+
+def unique(
+    ar: Array, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
+    *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    """The elements, sorted, each once; the host waits to know how many. Others than real ones, and rows: by NumPy."""
+    rows = axis is not None and not (axis == 0 and ar.ndim == 1)
+    if rows or return_index or not ar.size or ar.dtype.kind not in "uif" or not is_taken(ar):
+        return NotImplemented
+    space, flat = ar.namespace, ar.reshape(-1)
+    order = sorting.argsort(flat, 0, "stable")
+    if order is NotImplemented:
+        return NotImplemented
+    ordered = flat[order]
+    rises = space.ones(flat.shape, bool)
+    rises[1:] = ordered[1:] != ordered[:-1]
+    if equal_nan and ar.dtype.kind == "f":
+        rises[1:] &= ~(space.isnan(ordered[1:]) & space.isnan(ordered[:-1]))
+    (starts,) = searching.nonzero(rises)
+    found = [ordered[starts]]
+    if return_inverse:
+        inverse = space.empty(flat.shape, np.int64)
+        inverse[order] = space.cumsum(rises.astype(np.int64)) - 1
+        found.append(inverse.reshape(ar.shape))
+    if return_counts:
+        ends = space.full(starts.shape, flat.size, np.int64)
+        ends[:-1] = starts[1:]
+        found.append(ends - starts)
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
+    given = element, test_elements
+    if not all([is_taken(x) and x.size and x.dtype.kind in "uif" for x in given]) or element.dtype != given[1].dtype:
+        return NotImplemented
+    wanted = sorting.sort(test_elements.reshape(-1), 0)
+    places = searching.searchsorted(wanted, element)
+    if places is NotImplemented:
+        return NotImplemented
+    found = wanted[element.namespace.minimum(places, wanted.size - 1)] == element
+    return ~found if invert else found
+
+
+def infinity(sign: float) -> Callable[..., Any]:
+    def function(x: Array, out: Any = None) -> Any:
+        return NotImplemented if out is not None or not is_taken(x) or x.dtype.kind == "c" else x == sign * math.inf
+
+    return function
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "isclose": isclose, "unique": unique, "isin": isin, "isposinf": infinity(1.0), "isneginf": infinity(-1.0),
     "round": round_to, "around": round_to, "partition": partition, "bincount": bincount, "sinc": sinc, "angle": angle,
     "trace": trace,
 }  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Any
 
 from undertow.backend.cuda import device
 from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
-from undertow.backend.cuda.reductions import OPERATIONS, reduce
-from undertow.backend.interface import Array, DType
+from undertow.backend.cuda.reductions import reduce
+from undertow.backend.interface import Array
 
 # ---- over the last dimensions: a block for each row
 
@@ -134,6 +134,30 @@ KERNEL(affine, P) { BEGIN
     } }
 """
 
+# the sums of the parts of weight and bias: 32 columns for each block, and 32 threads for each of them
+TOTALS = r"""
+struct P { S *weight, *bias; const T *of_weight, *of_bias; i64 rows, columns; };
+KERNEL(totals, P) { BEGIN
+    __shared__ T parts[32][33];
+    const int lanes = ALONE ? 32 : 1, step = ALONE ? 1 : 32;
+    const T *from = blockIdx.y ? p.of_bias : p.of_weight;
+    S *to = blockIdx.y ? p.bias : p.weight;
+    if (!to) return;
+    for (int lane = 0; lane < lanes; lane++) {
+        const int x = ALONE ? lane : threadIdx.x & 31, y = ALONE ? 0 : threadIdx.x >> 5;
+        const i64 column = (i64)blockIdx.x * 32 + x;
+        T sum = 0;
+        if (column < p.columns)
+            for (i64 r = y; r < p.rows; r += step) sum += from[r * p.columns + column];
+        if (!ALONE) {
+            parts[y][x] = sum;
+            __syncthreads();
+            if (y == 0) for (int k = 1; k < 32; k++) sum += parts[k][x];
+        }
+        if (y == 0 && column < p.columns) put(to, column, sum);
+    } }
+"""
+
 
 def _empty(shape: Sequence[int], like: Array) -> Any:
     return device.extension().empty(tuple(shape), exact(like.dtype))
@@ -175,25 +199,19 @@ def norm_rows_gradient(
         blocks = min(count, BLOCKS) if keep and affine else count
         parts = (_empty((blocks, columns), x), _empty((blocks, columns), x)) if blocks < count else None
         call, threads = kernel("backward", BACKWARD, x.dtype), keep or threads_for(columns)
-        sums = (None, None) if parts is None else parts
-        call(blocks, threads, of_x, *sums, g, x, weight, mean, rstd, count, columns, int(keep > 0))
+        kept = (None, None) if parts is None else parts
+        call(blocks, threads, of_x, *kept, g, x, weight, mean, rstd, count, columns, int(keep > 0))
     if not affine:
         return [of_x, None, None]
     if parts is None:
         parts = _affine_parts(g, x, mean, rstd, count, columns)
-    wanted = zip(parts, needs[1:], strict=True)
-    return [of_x, *[_added_up(part, shape, x.dtype) if needed else None for part, needed in wanted]]
+    totals = [device.extension().empty(shape, x.dtype) if needed else None for needed in needs[1:]]
+    kernel("totals", TOTALS, x.dtype)((-(-columns // 32), 2), 1024, *totals, *parts, len(parts[0]), columns)
+    return [of_x, *totals]
 
 
-def _added_up(part: Array, shape: Sequence[int], dtype: DType) -> Array:
-    """The sum of rows, in memory of its own: a gradient that is a view would be copied."""
-    found = device.extension().reduce(SUM, part, 0, 1, False, dtype, 1.0)
-    return found if len(shape) == 1 else found.reshape(shape)
-
-
-SUM = OPERATIONS["add"][0]
-#: blocks that go through all rows of a gradient: two for each processor of a large GPU
-BLOCKS = 264
+#: blocks that go through all rows of a gradient: four for each processor of a large GPU
+BLOCKS = 528
 
 
 def _affine_parts(g: Array, x: Array, mean: Array | None, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
 from undertow.backend.cuda import device as gpus
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.interface import Array, Device
-from undertow.backend.streams import chosen_streams
+from undertow.backend.streams import UsedInBlocks, chosen_streams
 from undertow.backend.streams import chosen_variable as chosen_variable
-from undertow.backend.streams import stream as stream_scope
 
 #: how many streams a device has beside its default one
 MOST_STREAMS = 31
 
 #: the scopes of streams that this thread has entered as `with stream:`, innermost first
-_entered: ContextVar[Any] = ContextVar("undertow.cuda.entered_streams", default=None)
 
 DEFAULT, OWN, FOREIGN = 0, 1, 2  # the kinds of streams that the extension makes
 
@@ -50,7 +47,7 @@ def _namespace(index: int) -> Any:
     return namespace(Device("cuda", index))
 
 
-class Stream:
+class Stream(UsedInBlocks):
     """A queue of work of one GPU: `Stream()`, `Stream("cuda:1")`, `Stream(priority=-1)`, which goes before others.
 
     >>> import undertow as ut
@@ -128,20 +125,8 @@ class Stream:
         """The lowest priority and the highest, which is the smaller number."""
         return 0, -5
 
-    def __enter__(self) -> Stream:
-        """`with stream: ...`: what this thread asks of the stream's GPU, which "cuda" stands for, goes to it."""
-        scopes = [gpus.chosen(self.device.index), stream_scope(self)]
-        for scope in scopes:
-            scope.__enter__()
-        _entered.set((scopes, _entered.get()))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        inner = _entered.get()
-        if inner is not None:
-            _entered.set(inner[1])
-            for scope in reversed(inner[0]):
-                scope.__exit__(*error)
+    def _scopes(self) -> list[Any]:
+        return [gpus.chosen(self.device.index), *super()._scopes()]  # "cuda" stands for the stream's GPU, too
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.cuda_stream

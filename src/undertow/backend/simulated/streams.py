@@ -11,7 +11,7 @@ from undertow.backend.interface import Array, Device, Namespace
 from undertow.backend.simulated.clocks import HOST, LOCK, Clock, merge
 from undertow.backend.simulated.faults import raise_late_failure
 from undertow.backend.simulated.operations import Operation
-from undertow.backend.streams import chosen_streams
+from undertow.backend.streams import UsedInBlocks, chosen_streams
 from undertow.scopes import held
 
 _next_id = count().__next__
@@ -22,14 +22,14 @@ next_number = count().__next__
 GLANCE = 1e-6
 
 
-class Stream:
+class Stream(UsedInBlocks):
     """A queue of work of one simulated device: its operations run one after the other, those of others beside them.
 
     device  "sim:0", ...; more streams of a device are made at will
     time    when the last operation it was given will be done, in simulated seconds
 
     >>> import undertow as ut
-    >>> with ut.sim.stream(ut.sim.Stream("sim:0")):
+    >>> with ut.sim.Stream("sim:0"):
     ...     x = 2 * ut.ones(2, device="sim:0")
     >>> ut.sim.synchronize("sim:0")
     >>> x

@@ -7,7 +7,7 @@ from typing import Any
 
 from undertow.autograd.interceptors.observer import name_of
 from undertow.graph.user_lines import Site
-from undertow.instrument.flops import flops_of
+from undertow.instrument.flops import backward_flops, flops_of
 from undertow.instrument.profiler.events import EventList, FunctionEvent
 from undertow.instrument.profiler.recorder import COMPOSITE, EXCHANGE, MODULE, NODE, OPERATION, SPAN, Recorder, Row
 
@@ -31,19 +31,27 @@ def build_events(recorder: Recorder, with_flops: bool = False) -> EventList:
         event = event_of(row, k + 1, recorder.begin, numbers[row.thread], lines)
         if row.kind == NODE and row.sequence_nr in forward:
             event.fwd_thread = numbers[forward[row.sequence_nr].thread]
-        if with_flops and row.kind == OPERATION:
-            more = row.more or {}
-            event.flops = flops_of(event.name.removeprefix("aten::"), row.shapes, more.get("out"), more.get("given"))
+        if with_flops:
+            event.flops = flops_of_row(row, forward)
         events.append(event)
     events._populate_cpu_children()
     for event in events:  # those around others began earlier
         if event.line is None and event.category == "cpu_op" and event.cpu_parent is not None:
             event.line = event.cpu_parent.line if event.cpu_parent.is_composite else None
     for event in reversed(events):  # those inside others began later
-        if event.category != "cpu_op" or not event.cpu_memory_usage:
-            event.cpu_memory_usage += sum(child.cpu_memory_usage for child in event.cpu_children)
+        event.cpu_memory_usage += sum(child.cpu_memory_usage for child in event.cpu_children)
     place_in_modules(events)
     return events
+
+
+def flops_of_row(row: Row, forward: dict[int, Row]) -> int | None:
+    """What a product takes, and what its node takes; `forward` has the operations by the numbers of their nodes."""
+    operation = forward.get(row.sequence_nr or -1) if row.kind == NODE else row if row.kind == OPERATION else None
+    if operation is None:
+        return None
+    name, more = name_of(operation.what), operation.more or {}
+    flops = flops_of(name, operation.shapes, more.get("out"), more.get("given"))
+    return flops if flops is None or row.kind == OPERATION else backward_flops(name, flops, (row.more or {})["wanted"])
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -68,7 +76,8 @@ def explicit(row: Row) -> Row:
         return row
     name = f"undertow::autograd::{row.what.__name__}" if row.what.is_internal else row.what.__name__
     shapes = None if row.shapes is None else [list(row.shapes)]
-    return row._replace(what=name, shapes=shapes, more={"leads_to": row.more or ()})
+    more = row.more if isinstance(row.more, dict) else {"leads_to": row.more or ()}
+    return row._replace(what=name, shapes=shapes, more=more)
 
 
 def event_of(row: Row, number: int, begin: int, thread: int, lines: Lines) -> FunctionEvent:

@@ -1,5 +1,6 @@
 """Traces for Perfetto and chrome://tracing: JSON with a lane for each thread, arrows, and a curve of memory.
 
+What was given to a stream of a device stands in a lane of its own, too, at the time of its launch (category "launch").
 Arrows of the category "fwdbwd" lead from an operation to its node in the backward pass, those of "ready" from a node to
 the one that it was the last to make ready.
 """
@@ -17,6 +18,44 @@ from undertow.instrument.memory import Allocations
 
 if TYPE_CHECKING:
     from undertow.instrument.profiler.events import FunctionEvent
+
+
+#: in the place of a thread's number; those of threads are smaller
+FIRST_LANE = 2**30
+
+
+class Lane:
+    """Slices of one line of a trace: each lies wholly inside or outside of every other."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.events: list[FunctionEvent] = []
+        self.open: list[FunctionEvent] = []
+
+    def takes(self, event: FunctionEvent) -> bool:
+        """Take an event that begins no earlier than those before it, if that can be drawn."""
+        while self.open and self.open[-1].time_range.end <= event.time_range.start:
+            self.open.pop()
+        if self.open and self.open[-1].time_range.end < event.time_range.end:
+            return False
+        self.open.append(event)
+        self.events.append(event)
+        return True
+
+
+def lanes_of_streams(events: Iterable[FunctionEvent]) -> list[Lane]:
+    """One lane for each stream of a device; more where several threads give work to it at the same time."""
+    lanes: dict[str, list[Lane]] = {}
+    launched = [
+        event for event in events if event.device is not None and not (event.is_composite and event.cpu_children)
+    ]
+    for event in sorted(launched, key=lambda event: (event.time_range.start, -event.time_range.end)):
+        name = str(event.stream) if str(event.device) in str(event.stream) else f"{event.device} {event.stream}"
+        found = lanes.setdefault(name, [])
+        if not any(lane.takes(event) for lane in found):
+            found.append(Lane(name))
+            found[-1].takes(event)
+    return [lane for name in sorted(lanes) for lane in lanes[name]]
 
 
 class Trace:
@@ -40,9 +79,10 @@ class Trace:
         self.events, self.threads, self.allocations = events, threads or {}, allocations
         self.begin, self.offset, self.metadata, self.rank = begin, offset, metadata or {}, rank
         self.pid = os.getpid()
+        self.lanes = lanes_of_streams(events)
 
     def entries(self) -> list[dict[str, Any]]:
-        return [*self.names(), *map(self.slice, self.events), *self.arrows(), *self.memory()]
+        return [*self.names(), *map(self.slice, self.events), *self.launches(), *self.arrows(), *self.memory()]
 
     def names(self) -> Iterable[dict[str, Any]]:
         process = f"undertow {self.pid}" if not self.rank else f"undertow rank {self.rank}"
@@ -50,13 +90,14 @@ class Trace:
         yield {"ph": "M", "name": "process_sort_index", "pid": self.pid, "tid": 0, "args": {"sort_index": self.rank}}
         for tid, name in self.threads.values():
             yield {"ph": "M", "name": "thread_name", "pid": self.pid, "tid": tid, "args": {"name": name}}
-        for lane in self.lanes().items():
-            yield {"ph": "M", "name": "thread_name", "pid": self.pid, "tid": lane[1], "args": {"name": lane[0]}}
+        for tid, lane in enumerate(self.lanes, FIRST_LANE):
+            yield {"ph": "M", "name": "thread_name", "pid": self.pid, "tid": tid, "args": {"name": lane.name}}
 
-    def lanes(self) -> dict[str, int]:
-        """Streams of devices, which have lanes of their own below those of the threads."""
-        streams = sorted({f"{event.device} {event.stream}" for event in self.events if event.device})
-        return {name: 2**30 + k for k, name in enumerate(streams)}
+    def launches(self) -> Iterable[dict[str, Any]]:
+        """What was given to the streams of devices, in lanes of their own."""
+        for tid, lane in enumerate(self.lanes, FIRST_LANE):
+            for event in lane.events:
+                yield {**self.slice(event), "cat": "launch", "tid": tid}
 
     def tid(self, event: FunctionEvent) -> int:
         return self.threads[event.thread][0] if event.thread in self.threads else event.thread

@@ -20,8 +20,8 @@ from undertow.ops.declare.op import REGISTRY, Op
 from undertow.scopes import common_lock, held
 from undertow.tensor.torch_function import LOOKING_ON, python_function
 
-#: called with an operation, when it began, and its arguments, in the order of its parameters
-Ended = Callable[[Op, int, list[Any]], None]
+#: called with an operation, when it began, its arguments, in the order of its parameters, and its result
+Ended = Callable[[Op, int, list[Any], Any], None]
 
 #: what is told of the composites of a thread, if somebody wants to be
 listener_of_thread: ContextVar[Ended | None] = ContextVar("undertow.profiler.composites", default=None)
@@ -53,7 +53,7 @@ def look_on(public: Any, function: Callable[..., Any], /, *args: Any, **kwargs: 
         return function(*args, **kwargs)
     begin = perf_counter_ns()
     result = function(*args, **kwargs)
-    ended(op, begin, in_order_of_parameters(public, args, kwargs))
+    ended(op, begin, in_order_of_parameters(public, args, kwargs), result)
     return result
 
 

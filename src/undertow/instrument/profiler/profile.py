@@ -5,6 +5,7 @@ Note [Profiles and threads]: a profile sees the thread that entered it, and the 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -39,8 +40,11 @@ class _Results:
         """Everything that happened, in order."""
         recorder = self._finished()
         if self._events is None:
-            self._events = build_events(recorder, self.with_flops)
+            self._events = self._build(recorder)
         return self._events
+
+    def _build(self, recorder: Recorder) -> EventList:
+        return build_events(recorder, self.with_flops)
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
@@ -81,9 +85,9 @@ class _Results:
         self.metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        import json
-
         self.metadata[key] = json.loads(value)
+
+    preset_metadata_json = add_metadata_json
 
 
 class autograd_profile(_Results):
@@ -110,12 +114,16 @@ class autograd_profile(_Results):
         with_modules: bool = False,
         use_kineto: bool = False,
         use_cpu: bool = True,
-        **further: Any,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        activity_filters: Any = None,
     ) -> None:
         self.enabled, self.with_flops = enabled, with_flops
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_modules = with_stack, with_modules
-        self.metadata, self.recorder, self._events = {}, None, None
+        self.metadata, self.recorder, self._events = trace_id(custom_trace_id_callback), None, None
         self.entered = False
 
     def __enter__(self) -> autograd_profile | None:
@@ -154,6 +162,7 @@ class profile(_Results):
     with_stack      all lines of the program's stack (without it: the line that recorded the node, where there is one)
     with_flops      how many floating-point operations products take
     with_modules    the calls of modules, and which operations ran in which
+    acc_events      whether `events()` and averages are those of all rounds of the schedule, not of the last only
     most_events     beyond this many, nothing is recorded any more
 
     >>> import undertow as ut
@@ -183,8 +192,9 @@ class profile(_Results):
         execution_trace_observer: Any = None,
         acc_events: bool = False,
         use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
         most_events: int = sys.maxsize,
-        **further: Any,
     ) -> None:
         self.most_events = most_events
         self.activities = set(activities) if activities else {ProfilerActivity.CPU}
@@ -194,11 +204,12 @@ class profile(_Results):
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_flops, self.with_modules = with_stack, with_flops, with_modules
         self.acc_events = acc_events
-        self.metadata, self.recorder, self._events = {}, None, None
+        self.metadata, self.recorder, self._events = trace_id(custom_trace_id_callback), None, None
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
         self._step: record_function | None = None
-        self._kept: list[Any] = []
+        self._earlier: list[Any] = []  # events of earlier rounds, and whether one has ended that is not among them
+        self._has_round = False
 
     def __enter__(self) -> profile:
         self.start()
@@ -226,15 +237,19 @@ class profile(_Results):
         following = self.schedule(self.step_num)
         if was is ProfilerAction.RECORD_AND_SAVE or (was in RECORDING and following not in RECORDING):
             self._end_recording()
+            self._has_round = True
             if self.on_trace_ready is not None:
                 self.on_trace_ready(self)
         elif was is ProfilerAction.WARMUP:
             self._end_recording()  # what the warm-up recorded is of no interest
+            self._has_round = False
         self._enter_step(following)
 
     def _enter_step(self, action: ProfilerAction) -> None:
         self.current_action = action
         if action is not ProfilerAction.NONE and (self.recorder is None or self.recorder.end):
+            if self.acc_events and self._has_round:
+                self._earlier = list(self.function_events)
             shapes = self.record_shapes or self.with_flops
             options = self.profile_memory, self.with_stack, self.with_modules, self.most_events
             self.recorder, self._events = Recorder(shapes, *options), None
@@ -252,16 +267,39 @@ class profile(_Results):
         if self.recorder is not None and not self.recorder.end:
             self.recorder.stop()
 
+    def _build(self, recorder: Recorder) -> EventList:
+        events = super()._build(recorder)
+        events[:0] = self._earlier
+        return events
+
     def events(self) -> EventList:
         """Everything that happened, in order."""
         return self.function_events
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
+        """Leave out what happens from here on, or record again, in the middle of the block.
+
+        >>> import undertow as ut
+        >>> with ut.profiler.profile() as prof:
+        ...     prof.toggle_collection_dynamic(False, [ut.profiler.ProfilerActivity.CPU])
+        ...     x = ut.ones(2) * 2
+        ...     prof.toggle_collection_dynamic(True, [ut.profiler.ProfilerActivity.CPU])
+        ...     y = x.exp()
+        >>> [event.name for event in prof.events()]
+        ['aten::exp']
+        """
+        recorder = self.recorder
+        if recorder is None or recorder.end:
+            raise RuntimeError("toggle_collection_dynamic: no profile is under way; call it in the `with` block")
+        if ProfilerActivity.CPU in activities and enable != recorder.is_recording:
+            recorder.resume() if enable else recorder.pause()
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Write the memory timeline: as a page if the name ends in .html, otherwise as JSON."""
         self.memory_timeline().write(path)
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
-        self.metadata["trace_id"] = callback()
+        self.metadata.update(trace_id(callback))
 
     def get_trace_id(self) -> str | None:
         return self.metadata.get("trace_id")
@@ -269,6 +307,10 @@ class profile(_Results):
     def __str__(self) -> str:
         done = self.recorder is not None and self.recorder.end
         return self.key_averages().table() if done else "<unfinished profiler_util.profile>"
+
+
+def trace_id(callback: Callable[[], str] | None) -> dict[str, Any]:
+    return {} if callback is None else {"trace_id": callback()}
 
 
 def is_enabled() -> bool:

@@ -16,10 +16,11 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave
+from undertow.backend import cpu
 from undertow.compiled import core
 from undertow.engine.watch import Watch, install_watcher, remove_watcher
 from undertow.graph.accumulate import AccumulateGrad
-from undertow.graph.node import Node, space_of
+from undertow.graph.node import Node, space_of, stream_of
 from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
@@ -47,7 +48,7 @@ class Row(NamedTuple):
     code, lasti  the line of the user's program: see graph/user_lines.py; code is None if it is not known
     shapes    of the tensors given, if they were asked for; of a node, the shape of the gradient it received
     more      further facts by name: stack, bytes, saved, given (arguments that are no tensors), out, device, stream;
-              of a node, leads_to. From the compiled core only that: the numbers of the nodes that a node leads to
+              of a node, leads_to. From the compiled core, of a node on the CPU, only that: a tuple of numbers
     """
 
     kind: int
@@ -86,6 +87,7 @@ class Recorder:
             None if self.is_detailed or most_rows < sys.maxsize or sys.platform != "linux" else self.rows
         )
         self.begin = self.end = self.wall = 0
+        self.is_recording = False
         self._token: Any = None
         self._entered: Any = None
         self._composites: Any = None
@@ -96,24 +98,33 @@ class Recorder:
                 "Profiler is already enabled on this thread: profiles do not nest. Leave the first one before the "
                 "second is entered, or name spans inside it by record_function."
             )
+        if self.allocations is not None:
+            self.allocations.start()
+        self.begin, self.wall = perf_counter_ns(), time_ns()
+        self.resume()
+
+    def stop(self) -> None:
+        if self.is_recording:
+            self.pause()
+        self.end = perf_counter_ns()
+        if self.allocations is not None:
+            self.allocations.stop()
+
+    def resume(self) -> None:
+        self.is_recording = True
         self._token = _recorder.set(self)
         self.note_thread()
         self._entered = enter(Profiled(self))
         if self.modules is not None:
             self.modules.start()
         self.steps.start()
-        if self.allocations is not None:
-            self.allocations.start()
-        self.begin, self.wall = perf_counter_ns(), time_ns()
         install_watcher(self.times_of_pass)  # while it runs: passes that nobody watches ask nobody
         self._composites = composites.listen(self.composite_ended)
 
-    def stop(self) -> None:
+    def pause(self) -> None:
+        self.is_recording = False
         composites.forget(self._composites)
         remove_watcher(self.times_of_pass)
-        self.end = perf_counter_ns()
-        if self.allocations is not None:
-            self.allocations.stop()
         self.steps.stop()
         if self.modules is not None:
             self.modules.stop()
@@ -152,13 +163,16 @@ class Recorder:
         given = shapes if self.record_shapes else None
         self.rows.append((EXCHANGE, name, begin, perf_counter_ns(), EXCHANGES, None, None, 0, given, None))
 
-    def composite_ended(self, op: Op, begin: int, given: list[Any]) -> None:
+    def composite_ended(self, op: Op, begin: int, given: list[Any], result: Any) -> None:
         end = perf_counter_ns()
         if len(self.rows) >= self.most_rows:
             return
         user = user_frame(sys._getframe(1))
         shapes = [shape_of(value) for value in given] if self.record_shapes else None
-        more = {"stack": user_stack()} if self.with_stack else None
+        more: dict[str, Any] = {"stack": user_stack()} if self.with_stack else {}
+        if self.allocations is not None:  # of what its operations made, this is known; `ones` is made of none
+            more["bytes"] = self.allocations.note(result, self.maker(op.name, node_of(result)), end, given)
+        more.update(place_of_result(result))
         self.rows.append(
             (COMPOSITE, op.name, begin, end, self.note_thread(), None, user.f_code, user.f_lasti, shapes, more)
         )
@@ -217,9 +231,10 @@ class Profiled(Observer):
         if thread not in recorder.threads:
             recorder.note_thread()
         node = node_of(result)
-        shapes, more = None, None
-        if recorder.is_detailed:
-            shapes, more = self.details(what, args, kwargs, result, end)
+        shapes, more = self.details(what, args, kwargs, result, end) if recorder.is_detailed else (None, None)
+        place = place_of_result(result)
+        if place:
+            more = {**(more or {}), **place}
         if node is None:
             user = user_frame(sys._getframe(1))
             self.append((OPERATION, what, begin, end, thread, None, user.f_code, user.f_lasti, shapes, more))
@@ -241,11 +256,9 @@ class Profiled(Observer):
             more["stack"] = user_stack()
         if recorder.allocations is not None:
             node = node_of(result)
-            more["bytes"] = recorder.allocations.note(result, recorder.maker(what, node), end)
+            given = (*args, *kwargs.values())
+            more["bytes"] = recorder.allocations.note(result, recorder.maker(what, node), end, given)
             more["saved"] = 0 if node is None else saved_bytes(node)
-        first = result[0] if type(result) is tuple and result else result
-        if type(first) is Tensor and first._xp.device.type != "cpu":
-            more["device"], more["stream"] = str(first._xp.device), str(first._xp.current_stream())
         return shapes, more
 
 
@@ -271,6 +284,22 @@ def user_stack() -> tuple[tuple[CodeType, int], ...]:
     return tuple(found)
 
 
+def place_of_space(space: Any) -> dict[str, str]:
+    """The device and the stream that the work of this thread goes to."""
+    return {"device": str(space.device), "stream": str(space.current_stream())}
+
+
+def place_of_result(result: Any) -> dict[str, str]:
+    """Nothing for the CPU."""
+    first = result[0] if type(result) is tuple and result else result
+    return place_of_space(first._xp) if isinstance(first, Tensor) and first._xp is not cpu else {}
+
+
+def facts_of_node(node: Node, leads_to: tuple[int, ...]) -> dict[str, Any]:
+    """What is known of a node on a device: to which nodes it leads, and where it runs."""
+    return {"leads_to": leads_to, "device": str(space_of(node, 0).device), "stream": str(stream_of(node))}
+
+
 class PassTimes(Watch):
     """Times the nodes of one backward pass."""
 
@@ -289,11 +318,13 @@ class PassTimes(Watch):
             return
         recorder.note_thread()
         more: dict[str, Any] = {"leads_to": tuple([e[0].sequence_nr for e in node.next_edges if e is not None])}
+        if recorder.record_shapes:
+            more["wanted"] = [result is not None for result in results]
         if recorder.allocations is not None:
             results = [node.variable.grad] if type(node) is AccumulateGrad else results
-            more["bytes"] = recorder.allocations.note(results, recorder.maker_of_node(node), end)
-        if node.extra is not None and node.extra.stream is not None:
-            more["device"], more["stream"] = str(space_of(node, 0).device), str(node.extra.stream)
+            more["bytes"] = recorder.allocations.note(results, recorder.maker_of_node(node), end, grads)
+        if stream_of(node) is not None:
+            more.update(facts_of_node(node, more["leads_to"]))
         shapes = [None if g is None else list(g.shape) for g in grads]
         begin = self.begun.pop(thread, end)
         recorder.rows.append((NODE, node.name(), begin, end, thread, node.sequence_nr, *place_of(node), shapes, more))
@@ -304,4 +335,4 @@ recorder_of_thread = _recorder.get
 
 
 if core is not None:
-    core.bind(Profiled=Profiled)
+    core.bind(Profiled=Profiled, place_of_space=place_of_space, facts_of_node=facts_of_node)

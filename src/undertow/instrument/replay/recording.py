@@ -79,7 +79,7 @@ class PassRecording(Watch):
         self.set(number, gradient=_statistics(values), origin=_is_origin(values, made))
         if isinstance(node, AccumulateGrad):
             made = [_array(node.variable.grad)]
-        self.allocations.note(made, Maker(node.name(), *place_of(node), ""), end)
+        self.allocations.note(made, Maker(node.name(), *place_of(node), ""), end, grads)
         self.end = max(self.end, end)
 
     def failed(self, node: Node, error: BaseException) -> None:

@@ -56,8 +56,12 @@ def holds_narrow(value: Any) -> bool:
     """Whether it is an array of half precision, or a list or tuple that holds one."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return any([type(v) not in PLAIN and holds_narrow(v) for v in value])
-    return is_narrow(value)
+        for v in value:  # noqa: SIM110  (this runs for every node)
+            if type(v) not in PLAIN and holds_narrow(v):
+                return True
+        return False
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and dtype.itemsize == 2 and dtypes.is_narrow(dtype)
 
 
 def wide(value: Any) -> Any:

@@ -167,7 +167,10 @@ def _index_add_array(xp: Namespace, input: Array, dim: int, index: Array, source
     check_source("index_add_", input, dim, index, source)
     check_range(index, input.shape[dim] if input.ndim else 1, dim)
     out = xp.array(input, order="C")
-    source = source if alpha == 1 else (alpha * source).astype(input.dtype)
+    if alpha != 1:
+        if dtypes.kind_of(input.dtype) == "u":  # -1 is the number that subtracts, which NumPy says of arrays only
+            alpha = xp.asarray(alpha).astype(input.dtype)
+        source = (alpha * source).astype(input.dtype)
     return add_at(xp, out, slices(out, dim, index), source) if out.ndim else out + source
 
 

@@ -356,7 +356,9 @@ def tensordot(a: Array, b: Array, dims: Any = 2) -> Array:
     for i, j in zip(dims_a, dims_b, strict=True):
         labels_b[j] = labels_a[i]
     output = [c for c in labels_a if c not in labels_b] + [c for c in labels_b if c not in labels_a]
-    return evaluate([a, b], ["".join(labels_a), "".join(labels_b)], "".join(output))
+    result = evaluate([a, b], ["".join(labels_a), "".join(labels_b)], "".join(output))
+    # a sum over a dimension that only one of them has, for the other's of size 1, would make small integers large ones
+    return result if result.dtype == a.dtype else recorded.astype(result, a.dtype)
 
 
 def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequence[int]]:

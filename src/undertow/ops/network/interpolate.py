@@ -2,7 +2,8 @@
 
 Every mode is linear in the input and treats one dimension after the other, so that a matrix for each dimension says
 it all: row by row, which elements of the input make an element of the output. The derivative is the transposed matrix.
-Where matrices would be large, which are nearly all zeros, the elements are read and added without them.
+Where matrices would be large, which are nearly all zeros, the elements are read and added without them; so they are if
+some element is infinite or nan, which a zero of the matrix would spread to everything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand, require_kinds
 from undertow.ops.declare import composite, primitive
@@ -20,6 +21,7 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.index.index_arrays import add_rows
 from undertow.ops.network.pool import adaptive_avg_pool
+from undertow.ops.network.pool_kernels import is_finite
 from undertow.ops.network.sliding_windows import Sizes
 from undertow.tensor import Tensor
 
@@ -58,7 +60,8 @@ def linear(n: int, out: int, align_corners: bool, scale: float | None) -> Taps:
     place = width * k if align_corners else cpu.maximum(width * (k + 0.5) - 0.5, 0.0)
     first = cpu.minimum(place.astype(cpu.int64), n - 1)
     part = cpu.minimum(place - first, 1.0)
-    return Taps(cpu.stack([first, cpu.minimum(first + 1, n - 1)]), cpu.stack([1 - part, part]))
+    second = first if n == out else cpu.minimum(first + 1, n - 1)  # of the same size, only one element is read
+    return Taps(cpu.stack([first, second]), cpu.stack([1 - part, part]))
 
 
 def cubic(n: int, out: int, align_corners: bool, scale: float | None) -> Taps:
@@ -89,7 +92,9 @@ def smoothed(weight: Callable[[Array], Array], reach: float) -> Callable[..., Ta
         last = cpu.minimum((centre + reach * wide + 0.5).astype(cpu.int64), n)
         places = first + cpu.arange(int((last - first).max()))[:, None]
         weights = cpu.where(places < last, weight((places - centre + 0.5) / wide), 0.0)
-        return Taps(cpu.minimum(places, n - 1), weights / weights.sum(axis=0))
+        weights = cpu.where(abs(weights) < 1e-12, 0.0, weights)  # a zero that was missed by rounding
+        most = cpu.take_along_axis(places, weights.argmax(axis=0)[None], axis=0)
+        return Taps(cpu.where(weights == 0, most, places), weights / weights.sum(axis=0))
 
     return taps
 
@@ -120,9 +125,11 @@ def matrix(kind: str, n: int, out: int, align_corners: bool, scale: float | None
 
 def _resized(xp: Namespace, x: Array, kind: str, n: int, out: int, *options: Any, turned: bool) -> Array:
     """The last dimension with `out` elements in place of n; `turned`: the gradient of that, from `out` to n."""
-    if n * out <= SMALL[kind] ** 2:
+    if n * out <= SMALL[kind] ** 2 and x.dtype != dtypes.uint8:
         found = xp.asarray(matrix(kind, n, out, *options).astype(x.dtype))
-        return xp.matmul(x, found if turned else found.T)
+        result = xp.matmul(x, found if turned else found.T)
+        if is_finite(xp, result):
+            return result
     taps = TAPS[kind](n, out, *options)
     columns = [(xp.asarray(p), xp.asarray(w.astype(x.dtype))) for p, w in zip(*taps, strict=True)]
     if not turned:
@@ -251,7 +258,8 @@ def interpolate(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} and output "
             f"{list(outputs)}"
         )
-    require_kinds(f"upsample_{mode}", input, "f")
+    if input.dtype != dtypes.uint8 or not mode.startswith("nearest"):  # images of bytes can be copied, not averaged
+        require_kinds(f"upsample_{mode}", input, "f")
     return UPSAMPLINGS[key](input, outputs, scales, bool(align_corners))
 
 

@@ -290,8 +290,10 @@ def _cross_entropy_of_logits(xp: Namespace, input: Array, target: Array, *, redu
     check_reduction(reduction)
     require_kinds("log_sigmoid_cpu", input, "f")
     _check_same_size(input, target)
-    # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either
-    return _reduce_array(xp, log1p_of_exp(xp, input) - input * target, reduction)
+    # -log(sigmoid(x)) for the one, -log(sigmoid(-x)) for the other, without overflow for either; x is multiplied once,
+    # because the difference of two products would be nan where x is infinite
+    losses = ((input > 0) - target) * input + log1p_of_exp(xp, -xp.abs(input))
+    return _reduce_array(xp, losses, reduction)
 
 
 def _check_same_size(input: Array, target: Array) -> None:

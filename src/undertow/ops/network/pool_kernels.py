@@ -356,6 +356,11 @@ AVG_POOLS = {
 }
 
 
+def is_finite(xp: Namespace, result: Array) -> bool:
+    """Whether a product with a matrix of weights is right as it is: zeros of the matrix spread nan and infinity."""
+    return bool(xp.all(xp.isfinite(result)))
+
+
 #: how many elements a matrix of `_averaging` may have; beyond that, windows are added up one by one
 SMALL = 1 << 14
 
@@ -390,7 +395,9 @@ def _window_means(xp: Namespace, x: Array, count: int, n: int, turned: bool) -> 
     """
     if count * n <= SMALL:
         matrix = xp.asarray(_averaging(count, n).astype(x.dtype))
-        return xp.matmul(x, matrix if turned else matrix.T)
+        result = xp.matmul(x, matrix if turned else matrix.T)
+        if is_finite(xp, result):
+            return result
     starts, ends = _edges(n, count)
     lengths = xp.asarray((ends - starts).astype(x.dtype))
     return _window_sums(xp, x / lengths, n) if turned else _window_sums(xp, x, count) / lengths

@@ -173,6 +173,7 @@ WORDS = {
     "special_modified_bessel_k1": Words("The modified Bessel function of the second kind, of order 1."),
     "special_scaled_modified_bessel_k0": Words("`modified_bessel_k0` times exp(x)."),
     "special_scaled_modified_bessel_k1": Words("`modified_bessel_k1` times exp(x)."),
+    "special_spherical_bessel_j0": Words("sin(x) / x, and 1 at 0."),
     "special_airy_ai": Words("The Airy function Ai."),
     # views
     "transpose": Words("The same memory with two dimensions exchanged.", f"ut.transpose({_M}, 0, 1)"),

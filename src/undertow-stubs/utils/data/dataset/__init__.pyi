@@ -7,6 +7,7 @@ from undertow.data.datasets import IterableDataset as IterableDataset
 from undertow.data.datasets import StackDataset as StackDataset
 from undertow.data.datasets import Subset as Subset
 from undertow.data.datasets import TensorDataset as TensorDataset
+from undertow.data.datasets import as_many as as_many
 from undertow.data.datasets import examples as examples
 from undertow.data.datasets import gives_several as gives_several
 from undertow.data.datasets import random_split as random_split

@@ -41,7 +41,7 @@ def near(order: int, scaled: bool) -> Kernel:
 
 def far(order: int, scaled: bool) -> Kernel:
     def kernel(xp: Namespace, x: Array) -> Array:
-        value = horner(ASYMPTOTIC[order], 1 / x) / xp.sqrt(2 * math.pi * x)
+        value = horner(ASYMPTOTIC[order], 1 / x) / (math.sqrt(2 * math.pi) * xp.sqrt(x))
         if scaled:
             return value
         half = xp.exp(x / 2)  # in two steps, because exp(x) overflows before the value does

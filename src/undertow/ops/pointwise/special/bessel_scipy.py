@@ -11,8 +11,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.backend.special import scipy_function
 from undertow.ops.declare import alias, composite
 from undertow.ops.pointwise.special.bessel_i import i0, special_i1, where_not_zero
-from undertow.ops.pointwise.special.error_functions import in_double
-from undertow.ops.pointwise.trigonometric import sinc
+from undertow.ops.pointwise.special.error_functions import Kernel, in_double
 from undertow.ops.pointwise.unary import unary
 
 
@@ -134,26 +133,55 @@ def special_kv(v: float, input: Array) -> Array:
     return _bessel_kv(input, _plain_order("kv", v))
 
 
-@composite
-def special_spherical_bessel_j0(input: Array) -> Array:
-    """sin(x) / x, and 1 at 0.
+# ---- spherical
 
-    >>> import undertow as ut
-    >>> ut.special.spherical_bessel_j0(ut.tensor([0.5]))
-    tensor([0.9589])
-    """
-    return sinc(input / math.pi)
+
+def _spherical(xp: Namespace, x: Array) -> Array:
+    zero = x == 0
+    return xp.where(zero | xp.isinf(x), 1.0 * zero, xp.sin(xp.where(xp.isinf(x), 0.0, x)) / xp.where(zero, 1.0, x))
+
+
+def _spherical_rule(xp: Namespace, g: Array, input: Array) -> Array:
+    square = input * input
+    slope = (input * xp.cos(input) - xp.sin(input)) / square
+    return xp.where(xp.equal(square, 0), 0, g * slope)
+
+
+special_spherical_bessel_j0 = unary(
+    "special_spherical_bessel_j0",
+    forward=lambda xp, input: in_double(xp, "spherical_bessel_j0", _spherical, input),
+    vjp=_spherical_rule,
+)
 
 
 # ---- Airy: y'' = x y
 
+#: beyond it SciPy has no Airy function
+FAR = 1e6
+
+
+def _airy(order: int) -> Kernel:
+    """Ai or its derivative; far out, on the left, the leading terms of their expansions."""
+
+    def kernel(xp: Namespace, x: Array) -> Array:
+        near = xp.abs(x) <= FAR
+        value = xp.where(near | xp.isnan(x), scipy_function("airy")(xp.where(near, x, xp.nan))[order], 0.0)
+        far = x < -FAR
+        root = xp.sqrt(-x[far])
+        phase = 2 / 3 * root * -x[far] + math.pi / 4
+        value[far] = -xp.cos(phase) * xp.sqrt(root / math.pi) if order else xp.sin(phase) / xp.sqrt(root * math.pi)
+        return value
+
+    return kernel
+
+
 special_airy_ai = unary(
     "special_airy_ai",
-    forward=lambda xp, input: in_double(xp, "airy_ai", lambda xp, x: scipy_function("airy")(x)[0], input),
+    forward=lambda xp, input: in_double(xp, "airy_ai", _airy(0), input),
     vjp=lambda xp, g, input: g * xp._airy_ai_slope(input),
 )
 _airy_ai_slope = unary(
     "_airy_ai_slope",
-    forward=lambda xp, input: in_double(xp, "airy_ai", lambda xp, x: scipy_function("airy")(x)[1], input),
+    forward=lambda xp, input: in_double(xp, "airy_ai", _airy(1), input),
     vjp=lambda xp, g, input: g * input * xp.special_airy_ai(input),
 )

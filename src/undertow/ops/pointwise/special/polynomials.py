@@ -20,6 +20,12 @@ from undertow.tensor import Tensor
 #: (p_k, p_(k-1), x, k) -> p_(k+1)
 Step = Callable[[Any, Any, Any, int], Any]
 
+#: the highest degree, which takes seconds
+HIGHEST = 1_000_000
+
+#: after how many steps it is seen whether all polynomials have become nan
+STEPS = 1024
+
 #: first polynomial and step of each family
 FAMILIES: dict[str, tuple[Callable[[Any], Any], Step]] = {
     "chebyshev_polynomial_t": (lambda x: x * 1, lambda p, q, x, k: x * p * 2 - q),
@@ -40,7 +46,21 @@ def degrees(name: str, n: Array) -> Tensor:
     return Tensor(n._array.astype(dtypes.int64), n._xp)
 
 
-def evaluate(name: str, x: Array, n: Array, shifted: bool = False) -> Array:
+def refuse_degrees(name: str, x: Tensor, n: Tensor) -> None:
+    """Refuse degrees that would take for ever, but not where the polynomial soon becomes nan, as far from 0."""
+    xp = n._xp
+    if bool(xp.any((n._array > HIGHEST) & (xp.abs(x._array) < 2))):
+        degree = int(n._array.max())
+        raise ValueError(f"special_{name}: a degree of {degree} takes as many steps. Give at most {HIGHEST}.")
+
+
+def is_done(polynomial: Tensor, n: Tensor, k: int) -> bool:
+    """Whether all polynomials of a degree of k or more are nan, and stay so."""
+    xp, values = polynomial._xp, polynomial._array
+    return k % STEPS == 0 and bool(xp.all(xp.isnan(values) | (n._array < k)))
+
+
+def evaluate(name: str, x: Array, n: Any, shifted: bool = False) -> Array:
     """The polynomial of degree n at x, broadcast against each other; 0 for negative degrees."""
     require_tensor(f"special_{name}", input=x, n=n)
     x = as_operand(name, "input", x)
@@ -52,7 +72,10 @@ def evaluate(name: str, x: Array, n: Array, shifted: bool = False) -> Array:
     first, step = FAMILIES[name.removeprefix("shifted_")]
     previous, polynomial = recorded.ones_like(x), first(x)
     out = where(n == 0, previous, recorded.zeros_like(x))
+    refuse_degrees(name, x, n)
     for k in range(1, int(n._array.max(initial=0)) + 1):
+        if is_done(polynomial, n, k):
+            return where(n >= k, polynomial, out)
         out = where(n == k, polynomial, out)
         previous, polynomial = polynomial, step(polynomial, previous, x, k)
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.autograd.interceptors.op_mode import Operation, OpMode
+from undertow.torch_names.calls_of_aten import DECOMPOSITIONS, as_in_torch
 from undertow.torch_names.overloads import Overloads
 
 
@@ -31,7 +32,14 @@ class TorchDispatchMode(OpMode):
         raise NotImplementedError("a TorchDispatchMode says what becomes of an operation: it needs __torch_dispatch__")
 
     def on_operation(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.__torch_dispatch__(Overloads("aten", str(op), op), (), args, kwargs)
+        instead = DECOMPOSITIONS.get(str(op))
+        if instead is not None:
+            with self:
+                result = instead(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        name, function, shown = as_in_torch(op, args)
+        return self.__torch_dispatch__(Overloads("aten", name, function), (), shown, kwargs)
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):

@@ -7,7 +7,6 @@ values in ways of their own. Of those, the call itself is written down.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from sys import getrefcount
@@ -21,11 +20,11 @@ from undertow.nn import Module, Parameter
 from undertow.ops import REGISTRY
 from undertow.ops.create.creation import empty_strided
 from undertow.ops.inplace.methods import copy_
-from undertow.ops.network.conv import convolution as convolve
 from undertow.refcounts import IN_VARIABLE
 from undertow.scopes import call_with
 from undertow.tensor import Tensor
 from undertow.tensor.torch_function import asking
+from undertow.torch_names.calls_of_aten import DECOMPOSITIONS, as_in_torch
 from undertow.torch_names.overloads import Overloads
 
 from ...overrides import TorchFunctionMode
@@ -146,7 +145,7 @@ class OperationTrace(GroundMode):
         if op.kind == "in_place":
             return self.write_change(op, args, kwargs)
         result = op(*args, **kwargs)
-        name, function, shown = ATEN[str(op)](op, args) if str(op) in ATEN else (str(op), op, args)
+        name, function, shown = as_in_torch(op, args)
         target = Overloads("aten", name, function)
         self.add(target, shown, kwargs, result, args[0] if op.kind == "view" else None, op.kind == "random")
         return result
@@ -291,58 +290,3 @@ LOOKING_INSIDE = frozenset(("grid_sample", "grid_sampler", "grid_sampler_2d", "g
 def looks_inside(name: str, args: Any, kwargs: Any) -> bool:
     is_maximum = name == "embedding_bag" and any([isinstance(v, str) and v == "max" for v in (*args, *kwargs.values())])
     return is_maximum or name in LOOKING_INSIDE
-
-
-# ---- operations as PyTorch has them
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A linear layer is a product of matrices there, of the rows of the input."""
-    if weight.ndim != 2 or input.ndim < 2:
-        return NotImplemented
-    turned = weight.t()
-    rows = input if input.ndim == 2 else input.reshape(math.prod(input.shape[:-1]), input.shape[-1])
-    if bias is None or not (input.ndim == 2 or input.is_contiguous()):
-        out = rows.mm(turned)
-    else:
-        out, bias = bias.addmm(rows, turned), None
-    out = out if input.ndim == 2 else out.view(*input.shape[:-1], weight.shape[0])
-    return out if bias is None else out + bias
-
-
-def convolution(op: Operation, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
-    """The nine arguments of `aten.convolution`; a transposed one is told the size of its result here."""
-    input, weight, bias, *sizes = args
-    dims = weight.ndim - 2
-    is_transposed = len(sizes) > 3 and isinstance(sizes[3], tuple)
-    output_size = sizes.pop(0) if is_transposed else ()
-    stride, padding, dilation = sizes[:3]
-    groups = sizes[3] if len(sizes) > 3 else 1
-    more = [0] * dims
-    if is_transposed:
-        least = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-        sizes_without = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in least]
-        more = [out - size for out, size in zip(output_size, sizes_without, strict=True)]
-    given = (input, weight, bias, list(stride), list(padding), list(dilation), is_transposed, more, groups)
-    return "convolution", convolve, given
-
-
-class WithSizes:
-    """An operation whose sizes are lists in PyTorch's graphs."""
-
-    def __init__(self, op: Operation) -> None:
-        self.op = op
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.op(*[tuple(a) if isinstance(a, list) else a for a in args], **kwargs)
-
-
-def with_sizes(op: Operation, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
-    return str(op), WithSizes(op), tuple([list(a) if isinstance(a, tuple) else a for a in args])
-
-
-DECOMPOSITIONS = {"linear": linear}
-ATEN = {
-    "convolution": convolution,
-    **dict.fromkeys(("view", "_unsafe_view", "expand", "permute", "sum", "mean"), with_sizes),
-}
