@@ -9,7 +9,8 @@ from undertow.torch_names import module_aliases
 
 if TYPE_CHECKING:
     from undertow.backend.cuda.streams import Stream
-    from undertow.backend.interface import Device
+    from undertow.backend.interface import Array, Device
+    from undertow.tensor import Tensor
 
 
 def _backend() -> Any:
@@ -400,7 +401,7 @@ def seed_all() -> None:
     manual_seed_all(int.from_bytes(urandom(8), "little"))
 
 
-def get_rng_state(device: Device | str | int | None = None) -> Any:
+def get_rng_state(device: Device | str | int | None = None) -> Tensor:
     """The state of a GPU's generator, as a tensor of bytes: PyTorch's.
 
     Example: `ut.cuda.get_rng_state()`
@@ -408,7 +409,7 @@ def get_rng_state(device: Device | str | int | None = None) -> Any:
     return _generator(device).get_state()
 
 
-def set_rng_state(new_state: Any, device: Device | str | int | None = None) -> None:
+def set_rng_state(new_state: Array, device: Device | str | int | None = None) -> None:
     """Continue a GPU's generator from a state that `get_rng_state` returned.
 
     Example: `ut.cuda.set_rng_state(ut.cuda.get_rng_state())`

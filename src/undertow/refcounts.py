@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from sys import getrefcount
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 
 def _in_variable() -> int:
@@ -18,7 +21,7 @@ def _in_variable() -> int:
 
 def _in_variable_of_caller() -> int:
     class Node:
-        def pull(self, xp: Any, grad: Any, edges: tuple[Any, ...], keep: bool) -> int:
+        def pull(self, xp: Any, grad: Any, edges: tuple[Edge | None, ...], keep: bool) -> int:
             return getrefcount(grad)
 
     node, held = Node(), object()

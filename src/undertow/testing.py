@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import cpu, dtypes
@@ -11,6 +11,9 @@ from undertow.backend.interface import DType
 from undertow.tensor import Tensor
 from undertow.tensor.layouts import strided
 from undertow.torch_names import module_aliases
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array, Device
 
 #: how far values may be apart, relatively and absolutely, by the name of their dtype; others not at all
 TOLERANCES = {
@@ -74,7 +77,7 @@ def _check(fine: bool, problem: str, place: str, rules: Any) -> None:
         raise AssertionError(text if msg is None else msg(text) if callable(msg) else msg)
 
 
-def _compare_values(actual: Any, expected: Any, place: str, rules: Any) -> None:
+def _compare_values(actual: Array, expected: Array, place: str, rules: Any) -> None:
     rtol, atol, equal_nan, compared, _ = rules
     a, b = (ops.as_tensor(value, dtype=_number_dtype(value)) for value in (actual, expected))
     _check(a.shape == b.shape, f"The values for attribute 'shape' do not match: {a.shape} != {b.shape}.", place, rules)
@@ -119,7 +122,7 @@ def get_tolerances(
     return default_tolerances(*inputs) if rtol is None or atol is None else (rtol, atol)
 
 
-def _number_dtype(value: Any) -> Any:
+def _number_dtype(value: Array) -> Any:
     return dtypes.float64 if isinstance(value, float) and not isinstance(value, Tensor) else None
 
 
@@ -161,7 +164,7 @@ def assert_allclose(
 def make_tensor(
     *shape: Any,
     dtype: DType,
-    device: Any = None,
+    device: Device | str | int | None = None,
     low: float | None = None,
     high: float | None = None,
     requires_grad: bool = False,

@@ -26,9 +26,24 @@ def annotations(tree: ast.AST) -> Iterator[ast.expr]:
             yield node.returns
 
 
+#: containers that say no more than what is in them; of a dict, that is its values and its keys
+CONTAINERS = {
+    "list", "tuple", "set", "frozenset", "dict", "type", "deque", "Sequence", "Iterable", "Iterator", "Collection",
+    "Mapping",
+}  # fmt: skip
+
+
 def is_bare(annotation: ast.expr) -> bool:
-    """Whether an annotation is `Any`, or `Any | None`, which says no more."""
-    return ast.unparse(annotation) in ("Any", "Any | None")
+    """Whether an annotation is `Any`, or `Any | None` or `list[Any]`, which say no more."""
+    match annotation:
+        case ast.Name(name):
+            return name == "Any"
+        case ast.BinOp(left, ast.BitOr(), ast.Constant(None)) | ast.BinOp(ast.Constant(None), ast.BitOr(), left):
+            return is_bare(left)
+        case ast.Subscript(ast.Name(name), content) if name in CONTAINERS:
+            parts = content.elts if isinstance(content, ast.Tuple) else [content]
+            return all(is_bare(part) or ast.unparse(part) == "..." for part in parts)
+    return False
 
 
 def count(path: Path) -> Counter[bool]:
@@ -47,3 +62,7 @@ def test_few_annotations_are_any() -> None:
 def test_what_is_counted() -> None:
     tree = ast.parse("a: Any = 1\ndef f(self, x: Any, *y: int, **z: Any | None) -> dict[str, Any]:\n    b: str")
     assert Counter(map(is_bare, annotations(tree))) == {True: 3, False: 3}
+    tree = ast.parse(
+        "a: list[Any]\nb: tuple[Any, ...] | None\nc: dict[Any, list[Any]]\nd: list[int]\ne: Callable[[], Any]"
+    )
+    assert Counter(map(is_bare, annotations(tree))) == {True: 3, False: 2}

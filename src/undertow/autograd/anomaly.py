@@ -215,7 +215,7 @@ def _warn(text: str) -> None:
 # ---- watching a pass
 
 
-def _array(grad: Any) -> Any:
+def _array(grad: Array) -> Array:
     array = grad._array if isinstance(grad, Tensor) else grad
     return to_dense(array) if isinstance(array, AnySparse) else array
 
@@ -224,7 +224,7 @@ def _is_nan(array: Array) -> Any:
     return array != array
 
 
-def _is_inf(array: Array) -> Any:
+def _is_inf(array: Array) -> Array:
     return abs(array) == float("inf")
 
 

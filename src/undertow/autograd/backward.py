@@ -28,6 +28,7 @@ from undertow.tensor import LEAF, Size, Tensor
 
 if TYPE_CHECKING:
     from undertow.autograd.vmap.level import VmapLevel
+    from undertow.backend.interface import Array
     from undertow.graph.edges import Edge
 
 
@@ -307,7 +308,7 @@ def _grad_once(
     return tuple(results)
 
 
-def _materialized(target: Any, create_graph: bool) -> Tensor:
+def _materialized(target: Array, create_graph: bool) -> Tensor:
     if not isinstance(target, Tensor):
         raise AutogradError("materialize_grads cannot be used when the given input is a GradientEdge")
     zeros = Tensor(target._xp.zeros(target._array.shape, target._array.dtype), target._xp)

@@ -17,6 +17,7 @@ from undertow.tensor import Tensor, current_edge
 
 if TYPE_CHECKING:
     from undertow.autograd.vmap.level import VmapLevel
+    from undertow.graph.edges import Edge
 
 
 class VmapError(UndertowError, RuntimeError):
@@ -104,7 +105,7 @@ class BatchedTensor(Tensor):
         return current_edge(self._value)
 
     @_edge.setter
-    def _edge(self, edge: Any) -> None:
+    def _edge(self, edge: Edge) -> None:
         raise VmapError(
             "You are attempting to call Tensor.requires_grad_() (or to change the history of a tensor) inside of a "
             "function being transformed by vmap. This is unsupported: use undertow.func.grad inside of it instead."

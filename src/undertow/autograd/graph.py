@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from undertow.autograd.version_counters import increment_version as increment_version
     from undertow.autograd.version_counters import unsafe_preserve_version_counter as unsafe_preserve_version_counter
     from undertow.autograd.version_counters import unsafe_set_version_counter as unsafe_set_version_counter
+    from undertow.backend.interface import Array
 else:
     __getattr__, __dir__ = _loaded_when_used(
         __name__,
@@ -147,7 +148,7 @@ def is_graph_kept() -> bool:
     return task.keep_graph
 
 
-def will_execute_node(node: Any) -> bool:
+def will_execute_node(node: Node) -> bool:
     """Whether the running backward pass has run, or will run, `node`, or captures a gradient on its way into it.
 
     >>> import undertow as ut
@@ -228,14 +229,14 @@ class MultiGradHook:
         self.handles = [t.register_hook(self.arrival(i)) for i, t in enumerate(tensors)]
 
     def arrival(self, index: int) -> Callable[[Any], None]:
-        def hook(grad: Any) -> None:
+        def hook(grad: Array) -> None:
             due = self.collect(index, grad)
             if due is not None:
                 self.function(due)
 
         return hook
 
-    def collect(self, index: int, grad: Any) -> Any:
+    def collect(self, index: int, grad: Array) -> Any:
         """What the user's function is to be called with now, or None."""
         task = current_task()
         assert task is not None, "tensor hooks run in backward passes only"
@@ -259,7 +260,7 @@ class Arrivals:
         self.grads: list[Any] = [None] * len(nodes)
         self.left = list(range(sum(_is_reached(node, task) for node in nodes)))  # each that comes takes one; 0 is last
 
-    def add(self, index: int, grad: Any) -> list[Any] | None:
+    def add(self, index: int, grad: Array) -> list[Any] | None:
         """All of them, once the last has come."""
         self.grads[index] = grad
         return self.grads if self.left.pop() == 0 else None
@@ -279,7 +280,7 @@ def _weak_node(tensor: Tensor) -> Callable[[], _node.Node | None]:
     return accumulate_node
 
 
-def _is_reached(node: Any, task: GraphTask) -> bool:
+def _is_reached(node: Node, task: GraphTask) -> bool:
     """Whether a gradient arrives at the node in the pass: it runs, or is captured on its way in."""
     return node in task.dependencies and (task.exec_info is None or node in task.exec_info)
 

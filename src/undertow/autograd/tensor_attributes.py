@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.backward import backward as backward_of
 from undertow.autograd.batched_tensor import BatchedTensor
@@ -20,6 +20,9 @@ from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of, wi
 from undertow.tensor.extra import INFERENCE_EXTRA
 from undertow.tensor.subclasses import as_class, class_of
 from undertow.tensor.tensor import SUBCLASSES, requires_grad
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 # ---- requires_grad
 
@@ -79,7 +82,7 @@ def get_grad(self: Tensor) -> Tensor | None:
     return grad
 
 
-def set_grad(self: Tensor, grad: Any) -> None:
+def set_grad(self: Tensor, grad: Array | None) -> None:
     if grad is not None:
         check_grad(self, grad)
     extra_of(self).grad = grad
@@ -89,7 +92,7 @@ def delete_grad(self: Tensor) -> None:
     extra_of(self).grad = None
 
 
-def check_grad(self: Tensor, grad: Any) -> None:
+def check_grad(self: Tensor, grad: Array) -> None:
     """Raise unless `grad` can be the gradient of the tensor."""
     if not isinstance(grad, Tensor):
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
@@ -246,7 +249,7 @@ def get_data(self: Tensor) -> Tensor:
     return of_its_class(alias, self)
 
 
-def set_data(self: Tensor, source: Any) -> None:
+def set_data(self: Tensor, source: Array) -> None:
     if not isinstance(source, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(source).__name__}")
     if self._edge is not None and not dtypes.is_differentiable(source._array.dtype):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.tensor import Tensor, counter_of, version_of
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
-def increment_version(tensors: Any) -> None:
+
+def increment_version(tensors: Array) -> None:
     """Say that the memory of a tensor (or of several) was changed by somebody else, a NumPy program for instance.
 
     >>> import undertow as ut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.saved_tensors.ledger import nodes_below, saved_values, storage_of
 from undertow.backend import dtypes
@@ -13,8 +13,11 @@ from undertow.graph.end_nodes import Identity
 from undertow.graph.node import Node, site_of
 from undertow.tensor import Tensor, counter_of, version_of
 
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
-def unreachable(index: int, target: Any, edge: Any, outputs: Sequence[Any]) -> UnreachableInputError:
+
+def unreachable(index: int, target: Any, edge: Edge, outputs: Sequence[Any]) -> UnreachableInputError:
     """The error for the target at `index`, whose gradient would have arrived at `edge`."""
     shape = tuple(target._array.shape) if isinstance(target, Tensor) else None
     return UnreachableInputError(index, shape, _reason(target, edge[0], nodes_below(outputs)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from undertow.backend import traces
 from undertow.backend.cpu import cpu
 from undertow.backend.interface import ArrayNamespace
 from undertow.backend.traces import Total, Trace, Traced, TracedUfunc
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 #: how many programs a function may have, for different dtypes and numbers
 MOST_PROGRAMS = 64
@@ -118,7 +121,7 @@ class InBlocks:
         quick = is_one and getattr(trace.steps[0][0], "__name__", "") in QUICK
         return trace.program(result), places, MANY if quick else 0
 
-    def _shape_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+    def _shape_of(self, arrays: Sequence[Array]) -> tuple[int, ...]:
         """The one shape of the arguments. The gradient of a sum is a single number."""
         shape: tuple[int, ...]
         leading, (shape, *others) = arrays[: self.is_rule], [a.shape for a in arrays[self.is_rule :]]

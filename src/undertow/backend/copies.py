@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from undertow.backend.interface import Array, DType
@@ -14,7 +12,7 @@ MANY = 1 << 15
 
 
 @twin
-def copied(array: Array, order: str = "K") -> Any:
+def copied(array: Array, order: str = "K") -> Array:
     """array.copy(order)"""
     if core is not None and type(array) is np.ndarray and array.size >= MANY:
         made = core.copied(array, order)
@@ -23,7 +21,7 @@ def copied(array: Array, order: str = "K") -> Any:
     return array.copy(order=order)
 
 
-def cast(array: Array, dtype: DType) -> Any:
+def cast(array: Array, dtype: DType) -> Array:
     """array.astype(dtype)"""
     if core is not None and type(array) is np.ndarray and array.size >= MANY:
         made = core.converted(array, dtype)

@@ -37,7 +37,7 @@ def _of_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _at_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def careful(x: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+    def careful(x: Array, indices: Array, *args: Any, **kwargs: Any) -> Any:
         return function(x, read_once(indices), *args, **kwargs)
 
     return careful
@@ -77,7 +77,7 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True) -> Array:
     return quietly(cast, x, dtype)
 
 
-def copyto(target: Array, values: Any, casting: Any = "same_kind", where: Any = True) -> None:
+def copyto(target: Array, values: Array, casting: Any = "same_kind", where: Array = True) -> None:
     """np.copyto; what is beyond the range of the dtype is infinite, without a warning."""
     if getattr(values, "dtype", None) is target.dtype:
         np.copyto(target, values, casting, where)

@@ -161,7 +161,7 @@ class ArrayNamespace:
         """The stream that this thread's work on the device goes to; None on a device without streams."""
         return None
 
-    def take_over(self, array: Any) -> Any:
+    def take_over(self, array: Any) -> Array:
         """A copy of an array of any device, in this one's memory."""
         if non_blocking.get() and hasattr(array, "to_host_later"):
             return array.to_host_later()

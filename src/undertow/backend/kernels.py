@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.cpu import cpu
 from undertow.backend.interface import Namespace
 from undertow.compiled import core
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 #: functions that are told of every kernel that has run: its name, its arguments, and how many nanoseconds it took
 listeners: list[Callable[[str, tuple[Any, ...], int], None]] = []
@@ -36,7 +39,7 @@ def kernel(name: str) -> Callable[..., Any]:
     return call
 
 
-def told(name: str, compiled: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def told(name: str, compiled: Callable[..., Any], arguments: tuple[Any, ...]) -> Array:
     begin = perf_counter_ns()
     found = compiled(*arguments)
     if found is not None:

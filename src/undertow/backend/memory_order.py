@@ -7,7 +7,6 @@ have no place in memory, so wherever they stand in such a list is right.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.copies import copied
@@ -178,7 +177,7 @@ def arranged(order: str, operands: Sequence[Array], out: Array) -> Array:
     return laid_out(out, ORDERS[order](operands, out.shape))
 
 
-def copy_with_gaps(xp: Namespace, array: Array) -> Any:
+def copy_with_gaps(xp: Namespace, array: Array) -> Array:
     """A copy whose elements lie as far apart as those of the array, where they have memory of their own."""
     steps = sorted([(stride, n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1])
     reach, span = 0, int(array.itemsize)
@@ -195,7 +194,7 @@ def copy_with_gaps(xp: Namespace, array: Array) -> Any:
     return out
 
 
-def laid_out(array: Array, dims: Sequence[int]) -> Any:
+def laid_out(array: Array, dims: Sequence[int]) -> Array:
     """The array, or a copy of it, whose elements lie in that order, without gaps."""
     turned = array.transpose(dims)
     if turned.flags.c_contiguous:

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import DType
+
 #: the name of the package in front of a dtype's: "torch" where undertow stands for PyTorch
 PREFIX = ["undertow"]
 
@@ -58,7 +61,7 @@ class dtype:
     if not TYPE_CHECKING:
 
         @property
-        def __class__(self) -> Any:
+        def __class__(self) -> DType:
             """NumPy's: libraries ask `isinstance(x.dtype, np.dtype)`, and Python answers by this as well as by type."""
             return type(self.dtype)
 

@@ -134,7 +134,7 @@ def _erfc_tail(y: Array) -> Array:
 
 
 @cache
-def scipy_function(name: str) -> Any:
+def scipy_function(name: str) -> Array:
     """scipy.special.<name>, of functions that undertow has no kernel of its own for. SciPy is imported on first use."""
     try:
         from scipy import special

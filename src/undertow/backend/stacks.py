@@ -26,7 +26,7 @@ SMALL = 1 << 18
 
 
 @cache
-def loop_of(ufunc: Any, types: str) -> int:
+def loop_of(ufunc: Array, types: str) -> int:
     """The number of a loop of a ufunc; -1 if there is none for these types."""
     return list(ufunc.types).index(types) if types in ufunc.types else -1
 
@@ -38,7 +38,7 @@ def empty(shape: Any, dtype: DType = float, *args: Any, **kwargs: Any) -> Any:
     return np.empty(shape, dtype, *args, **kwargs)
 
 
-def full(shape: Any, value: Any, dtype: DType = None, *args: Any, **kwargs: Any) -> Any:
+def full(shape: Any, value: Array, dtype: DType = None, *args: Any, **kwargs: Any) -> Array:
     """np.full"""
     if core is None or dtype is None or args or kwargs:
         return np.full(shape, value, dtype, *args, **kwargs)
@@ -47,7 +47,7 @@ def full(shape: Any, value: Any, dtype: DType = None, *args: Any, **kwargs: Any)
     return out
 
 
-def dot(a: Array, b: Array) -> Any:
+def dot(a: Array, b: Array) -> Array:
     """a.dot(b), of two matrices"""
     if core is None or type(a) is not np.ndarray:
         return a.dot(b)
@@ -58,7 +58,7 @@ def dot(a: Array, b: Array) -> Any:
     return a.dot(b)
 
 
-def matmul(a: Any, b: Any, /, *args: Any, **kwargs: Any) -> Any:
+def matmul(a: Array, b: Array, /, *args: Any, **kwargs: Any) -> Array:
     """np.matmul"""
     if core is None or args or kwargs or type(a) is not np.ndarray or type(b) is not np.ndarray:
         return np.matmul(a, b, *args, **kwargs)

@@ -40,7 +40,7 @@ class Trace:
         made.is_contiguous = array.flags.c_contiguous
         return made
 
-    def constant(self, value: Any, dtype: DType) -> tuple[str, int]:
+    def constant(self, value: Array, dtype: DType) -> tuple[str, int]:
         self.constants.append(np.asarray(value, dtype))
         return "constant", len(self.constants) - 1
 
@@ -92,13 +92,13 @@ class Traced:
     def astype(self, dtype: DType, copy: bool = True) -> Any:
         return astype(self, dtype)
 
-    def __pow__(self, exponent: Any) -> Any:
+    def __pow__(self, exponent: Array) -> Array:
         return power(self, exponent)
 
     def __rpow__(self, base: Any) -> Any:
         return apply(cpu.power, base, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Array:
         return apply(np.negative, self)
 
     def __abs__(self) -> Any:
@@ -150,7 +150,7 @@ class Assumed:
 # ---- array functions of traced values
 
 
-def _kind(operand: Any) -> Any:
+def _kind(operand: Array) -> Any:
     """What promotion asks of an operand: its dtype, or the class of a Python number, which has less to say."""
     if isinstance(operand, Traced | np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
         return operand.dtype
@@ -162,7 +162,7 @@ def _kind(operand: Any) -> Any:
 
 
 @cache
-def _resolved(ufunc: Any, kinds: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+def _resolved(ufunc: Array, kinds: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
     """The loop of a ufunc for operands of these kinds, and the dtypes of its operands and its result."""
     dtypes = ufunc.resolve_dtypes((*kinds, None))
     *inputs, output = [d.char for d in dtypes]
@@ -176,13 +176,13 @@ def _trace_of(operands: Sequence[Any]) -> tuple[Trace, int]:
     return traced[0].trace, max([v.ndim for v in traced])
 
 
-def _place(trace: Trace, operand: Any, dtype: DType) -> tuple[str, int]:
+def _place(trace: Trace, operand: Array, dtype: DType) -> tuple[str, int]:
     if not isinstance(operand, Traced):
         return trace.constant(operand, dtype)
     return operand.place if operand.dtype == dtype else trace.step("cast", dtype.num, [operand.place])
 
 
-def apply(ufunc: Any, *operands: Any) -> Any:
+def apply(ufunc: Array, *operands: Any) -> Array:
     if len(operands) != ufunc.nin or ufunc.nout != 1:
         raise UntraceableError("a ufunc with `out`, or with several results")
     trace, ndim = _trace_of(operands)
@@ -198,7 +198,7 @@ def apply(ufunc: Any, *operands: Any) -> Any:
 class TracedUfunc:
     """A ufunc of traced values."""
 
-    def __init__(self, ufunc: Any) -> None:
+    def __init__(self, ufunc: Array) -> None:
         self.ufunc = ufunc
 
     def __call__(self, *operands: Any) -> Any:
@@ -213,7 +213,7 @@ class TracedUfunc:
         return Total(x.place, x.dtype)
 
 
-def power(base: Any, exponent: Any) -> Any:
+def power(base: Array, exponent: Array) -> Array:
     """`base ** exponent` as NumPy's arrays have it, and a cube without a logarithm."""
     if isinstance(base, Traced) and base.dtype.kind == "c" and type(exponent) in (int, float) and exponent in (2, 3):
         square = apply(np.multiply, base, base)
@@ -229,7 +229,7 @@ def power(base: Any, exponent: Any) -> Any:
     return apply(cpu.power, base, exponent)
 
 
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: Array, x: Array, y: Array) -> Array:
     trace, ndim = _trace_of((condition, x, y))
     kinds = [_kind(x), _kind(y)]
     dtypes = [k for k in kinds if isinstance(k, np.dtype)]
@@ -248,7 +248,7 @@ def astype(x: Any, dtype: DType, /, *, copy: bool = True) -> Any:
     return x if x.dtype == dtype else Traced(x.trace, _place(x.trace, x, dtype), dtype, x.ndim)
 
 
-def conj(x: Any) -> Any:
+def conj(x: Array) -> Array:
     return x if not isinstance(x, Traced) or x.dtype.kind != "c" else apply(np.conjugate, x)
 
 
@@ -258,7 +258,7 @@ def asarray(x: Any, dtype: DType = None) -> Any:
     return np.asarray(x, dtype)
 
 
-def ones_like(x: Any) -> Any:
+def ones_like(x: Array) -> Array:
     return where(x == x, x.dtype.type(1), x.dtype.type(1))
 
 

@@ -43,11 +43,11 @@ class Categorical(ByProbabilities):
         super().__init__(given.shape[:-1], validate_args=validate_args)
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return ops.softmax(self._logits, -1) if self._probs is None else self._probs
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return ops.log(clamp_probs(self._probs)) if self._logits is None else self._logits
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
@@ -55,24 +55,24 @@ class Categorical(ByProbabilities):
         return constraints.integer_interval(0, self._num_events - 1)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return ops.full(self._batch_shape, math.nan, dtype=self.probs.dtype, device=self.probs.device)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.mean
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.argmax(self.probs, -1)
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         count = Size(sample_shape).numel()
         with no_grad():
             rows = ops.reshape(self.probs, (-1, self._num_events))
             return ops.reshape(ops.t(ops.multinomial(rows, count, True)), self._extended_shape(sample_shape))
 
-    def log_prob(self, value: Tensor) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits = self.logits
         shape = ops.broadcast_tensors(value, logits[..., 0])[0].shape
@@ -80,11 +80,11 @@ class Categorical(ByProbabilities):
         spread = ops.broadcast_to(logits, (*shape, self._num_events))
         return ops.squeeze(ops.gather(spread, -1, places), -1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         logits = ops.clamp(self.logits, min=float(self.logits._xp.finfo(self.logits.dtype).min))  # 0 * -inf is nan
         return -(logits * self.probs).sum(-1)
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         return enumerated(self._num_events, dtypes.int64, self, expand)
 
 
@@ -107,7 +107,7 @@ class OneHotCategorical(ByProbabilities):
         super().__init__(given.shape[:-1], given.shape[-1:], validate_args)
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return self._categorical.probs
 
     @property
@@ -119,31 +119,31 @@ class OneHotCategorical(ByProbabilities):
         return constraints.one_hot
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.probs
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self._as_vectors(self._categorical.mode)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)
 
-    def _as_vectors(self, numbers: Tensor) -> Any:
+    def _as_vectors(self, numbers: Tensor) -> Tensor:
         return ops.one_hot(numbers, self._event_shape[0]).to(self.probs.dtype)
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._as_vectors(self._categorical.sample(sample_shape))
 
-    def log_prob(self, value: Tensor) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return self._categorical.log_prob(ops.argmax(value, -1))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return self._categorical.entropy()
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         count, dims = self._event_shape[0], len(self._batch_shape)
         values = ops.reshape(ops.eye(count, dtype=self.probs.dtype), (count, *[1] * dims, count))
         return ops.expand(values, (count, *self._batch_shape, count)) if expand else values
@@ -164,7 +164,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         probs = self.probs
         return self.sample(sample_shape) + (probs - probs.detach())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -11,6 +11,9 @@ from undertow.distributions.constraints import Constraint
 from undertow.distributions.independent import sum_last
 from undertow.distributions.transform import Transform, dims_after, dims_before
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 def widened(constraint: Constraint, dims: int) -> Constraint:
@@ -103,10 +106,10 @@ class IndependentTransform(Transform):
         self.domain = widened(base_transform.domain, self.event_dim)
         self.codomain = widened(base_transform.codomain, dims_after(base_transform) + reinterpreted_batch_ndims)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return self.base_transform(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return self.base_transform._inv_call(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
@@ -142,14 +145,14 @@ class CatTransform(Transform):
         self.domain = constraints.cat([t.domain for t in self.transforms], dim, self.lengths)
         self.codomain = constraints.cat([t.codomain for t in self.transforms], dim, self.lengths)
 
-    def _parts(self, x: Any) -> list[Any]:
+    def _parts(self, x: Array) -> list[Any]:
         starts = [sum(self.lengths[:n]) for n in range(len(self.lengths))]
         return [x.narrow(self.dim, start, length) for start, length in zip(starts, self.lengths, strict=True)]
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return ops.cat([t(part) for t, part in zip(self.transforms, self._parts(x), strict=True)], self.dim)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return ops.cat([t._inv_call(part) for t, part in zip(self.transforms, self._parts(y), strict=True)], self.dim)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
@@ -176,13 +179,13 @@ class StackTransform(Transform):
         self.domain = constraints.stack([t.domain for t in self.transforms], dim)
         self.codomain = constraints.stack([t.codomain for t in self.transforms], dim)
 
-    def _parts(self, x: Any) -> list[Any]:
+    def _parts(self, x: Array) -> list[Any]:
         return [x.select(self.dim, n) for n in range(x.size(self.dim))]
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return ops.stack([t(part) for t, part in zip(self.transforms, self._parts(x), strict=True)], self.dim)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return ops.stack([t._inv_call(part) for t, part in zip(self.transforms, self._parts(y), strict=True)], self.dim)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:

@@ -6,10 +6,14 @@ without a parameter are used by an instance: `constraints.real`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array, DType
+    from undertow.tensor import Tensor
 
 
 class Constraint:
@@ -40,7 +44,7 @@ class _Dependent(Constraint):
     True
     """
 
-    def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
+    def __init__(self, *, is_discrete: DType = NotImplemented, event_dim: DType = NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
     @property
@@ -78,7 +82,7 @@ class _DependentProperty(property, _Dependent):
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    def __call__(self, fn: Any) -> Any:  # type: ignore[override]
+    def __call__(self, fn: Callable[..., Any]) -> Any:  # type: ignore[override]
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
@@ -90,10 +94,10 @@ class _GreaterThan(Constraint):
     tensor([False,  True])
     """
 
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Array) -> None:
         self.lower_bound = lower_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return self.lower_bound < value
 
 
@@ -105,7 +109,7 @@ class _GreaterThanEq(_GreaterThan):
     tensor([ True, False])
     """
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return self.lower_bound <= value
 
 
@@ -117,10 +121,10 @@ class _LessThan(Constraint):
     tensor([ True, False])
     """
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Array) -> None:
         self.upper_bound = upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return value < self.upper_bound
 
 
@@ -132,10 +136,10 @@ class _Interval(Constraint):
     tensor([ True, False])
     """
 
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Array, upper_bound: Array) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
@@ -161,7 +165,7 @@ class _IntegerInterval(_Interval):
 
     is_discrete = True
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
@@ -171,7 +175,7 @@ class _IntegerGreaterThan(Constraint):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return (value % 1 == 0) & (value >= self.lower_bound)
 
 
@@ -195,7 +199,7 @@ class _IndependentConstraint(Constraint):
     def event_dim(self) -> int:
         return int(self.base_constraint.event_dim) + self.reinterpreted_batch_ndims
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         found = self.base_constraint.check(value)
         if found.dim() < self.reinterpreted_batch_ndims:
             raise ValueError(
@@ -209,28 +213,28 @@ class _IndependentConstraint(Constraint):
 
 
 class _Real(Constraint):
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return value == value
 
 
 class _Boolean(Constraint):
     is_discrete = True
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return (value == 0) | (value == 1)
 
 
 class _OneHot(Constraint):
     is_discrete, event_dim = True, 1
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
 class _Simplex(Constraint):
     event_dim = 1
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
@@ -247,26 +251,26 @@ class _Multinomial(Constraint):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return ((value >= 0) & (value % 1 == 0)).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
 class _LowerTriangular(Constraint):
     event_dim = 2
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return (ops.tril(value) == value).all(-1).all(-1)
 
 
 class _LowerCholesky(_LowerTriangular):
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         return super().check(value) & (ops.diagonal(value, 0, -2, -1) > 0).all(-1)
 
 
 class _CorrCholesky(_LowerCholesky):
     """A lower triangle whose rows have length one."""
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         tolerance = float(value._xp.finfo(value.dtype.dtype).eps) * value.size(-1) * 10
         lengths = ops.linalg_vector_norm(value.detach(), dim=-1)
         return super().check(value) & ((lengths - 1).abs() <= tolerance).all(-1)
@@ -280,7 +284,7 @@ class _Square(Constraint):
 
 
 class _Symmetric(_Square):
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         if value.shape[-2] != value.shape[-1]:
             return super().check(value)
         return ops.isclose(value, ops.transpose(value, -2, -1), atol=1e-6).all(-1).all(-1)
@@ -293,7 +297,7 @@ class _PositiveSemidefinite(_Symmetric):
 
 
 class _PositiveDefinite(_Symmetric):
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         symmetric = super().check(value)
         return symmetric if not bool(symmetric.all()) else (ops.linalg_eigvalsh(value) > 0).all(-1)
 
@@ -370,7 +374,7 @@ class MixtureSameFamilyConstraint(Constraint):
     def event_dim(self) -> int:
         return int(self.base_constraint.event_dim)
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Array) -> Tensor:
         found = self.base_constraint.check(ops.unsqueeze(value, -1 - self.event_dim))
         return found.reshape((*found.shape[: value.dim() - self.event_dim], -1)).all(-1)
 

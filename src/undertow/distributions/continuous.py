@@ -12,6 +12,7 @@ from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 #: Euler's constant: the mean of the standard Gumbel distribution
@@ -29,7 +30,7 @@ class Located(Distribution):
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Array, scale: Array, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -125,7 +126,7 @@ class Uniform(Distribution):
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"low": constraints.real, "high": constraints.real}
 
-    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, low: Array, high: Array, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
 
@@ -179,7 +180,7 @@ class Exponential(Distribution):
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.positive}
 
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, rate: Array, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
@@ -298,7 +299,7 @@ class AbsoluteValue(Distribution):
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Array, validate_args: bool | None = None) -> None:
         (self.scale,) = broadcast_all(scale)
         super().__init__(self.scale.shape, validate_args=validate_args)
 

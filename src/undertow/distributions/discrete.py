@@ -15,6 +15,7 @@ from undertow.distributions.gammas import Gamma
 from undertow.modes import no_grad
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
@@ -42,7 +43,7 @@ class ByProbabilities(Distribution):
             self._check_parameter(name, value, self.arg_constraints[name])
 
 
-def check_one(probs: Any, logits: Tensor | None) -> None:
+def check_one(probs: Array | None, logits: Tensor | None) -> None:
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
 
@@ -52,18 +53,20 @@ class BySuccess(ByProbabilities):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, probs: Array | None = None, logits: Array | None = None, validate_args: bool | None = None
+    ) -> None:
         check_one(probs, logits)
         self._probs = None if probs is None else broadcast_all(probs)[0]
         self._logits = None if logits is None else broadcast_all(logits)[0]
         super().__init__((self._logits if self._probs is None else self._probs).shape, validate_args=validate_args)
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return ops.sigmoid(self._logits) if self._probs is None else self._probs
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         if self._logits is not None:
             return self._logits
         clamped = clamp_probs(self._probs)
@@ -85,35 +88,35 @@ class Bernoulli(BySuccess):
         return constraints.boolean
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.probs
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         probs = self.probs
         return ops.where(probs == 0.5, math.nan, ops._to_copy(probs >= 0.5, probs.dtype))
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             return ops.bernoulli(ops.broadcast_to(self.probs, self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Tensor) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         return enumerated(2, self.probs.dtype, self, expand)
 
 
-def enumerated(count: int, dtype: DType, distribution: Distribution, expand: bool) -> Any:
+def enumerated(count: int, dtype: DType, distribution: Distribution, expand: bool) -> Tensor:
     """0, 1, ... along a new first dimension, before those of the batch."""
     shape = distribution.batch_shape
     values = ops.reshape(ops.arange(count, dtype=dtype), (count, *[1] * len(shape)))
@@ -130,7 +133,7 @@ class Poisson(Distribution):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.nonnegative}
 
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, rate: Array, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
@@ -139,22 +142,22 @@ class Poisson(Distribution):
         return constraints.nonnegative_integer
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.rate
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.floor(self.rate)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.rate
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             return ops.poisson(ops.broadcast_to(self.rate, self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Tensor) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
         return ops.xlogy(value, rate) - rate - ops.lgamma(value + 1)
@@ -173,30 +176,30 @@ class Geometric(BySuccess):
         return constraints.nonnegative_integer
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return 1 / self.probs - 1
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.zeros_like(self.probs)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return (1 / self.probs - 1) / self.probs
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             probs = ops.broadcast_to(self.probs, self._extended_shape(sample_shape))
             uniform = ops.clamp_min(ops.rand_like(probs), float(probs._xp.finfo(probs.dtype).tiny))
             return ops.floor(ops.log(uniform) / ops.log1p(-probs))
 
-    def log_prob(self, value: Tensor) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
         safe = ops.where((probs == 1) & (value == 0), 0.0, probs)
         return value * ops.log1p(-safe) + ops.log(probs)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
@@ -211,7 +214,7 @@ class Binomial(Distribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {"total_count": constraints.nonnegative_integer}
 
     def __init__(
-        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, total_count: Any = 1, probs: Array | None = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         check_one(probs, logits)
         self.total_count, given = broadcast_all(total_count, logits if probs is None else probs)
@@ -219,11 +222,11 @@ class Binomial(Distribution):
         super().__init__(given.shape, validate_args=validate_args)
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return self._trial.probs
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self._trial.logits
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
@@ -231,24 +234,24 @@ class Binomial(Distribution):
         return constraints.integer_interval(0, self.total_count)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.total_count * self.probs
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ops.clamp_max(ops.floor((self.total_count + 1) * self.probs), self.total_count)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
             count, probs = (ops.broadcast_to(t, shape) for t in (self.total_count, self.probs))
             return ops.binomial(count.to(probs.dtype), probs)
 
-    def log_prob(self, value: Tensor) -> Any:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         count, logits = self.total_count, self.logits
         ways = ops.lgamma(count + 1) - ops.lgamma(value + 1) - ops.lgamma(count - value + 1)
@@ -275,7 +278,7 @@ class NegativeBinomial(BySuccess):
     }
 
     def __init__(
-        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, total_count: Array, probs: Array | None = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         check_one(probs, logits)
         self.total_count, given = broadcast_all(total_count, logits if probs is None else probs)

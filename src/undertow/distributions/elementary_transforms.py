@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.independent import sum_last
 from undertow.distributions.transform import Transform
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class ExpTransform(Transform):
@@ -126,10 +129,10 @@ class AbsTransform(Transform):
     bijective = False
     codomain = constraints.positive
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return x.abs()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return y
 
 
@@ -143,18 +146,18 @@ class PowerTransform(Transform):
 
     domain = codomain = constraints.positive
 
-    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+    def __init__(self, exponent: Array, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.exponent = ops.as_tensor(exponent)
         self.sign = ops.sign(self.exponent)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return x.pow(self.exponent)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return y.pow(1 / self.exponent)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Array, y: Array) -> Tensor:
         return (self.exponent * y / x).abs().log()
 
     def __eq__(self, other: object) -> bool:
@@ -173,13 +176,13 @@ class SoftplusTransform(Transform):
 
     codomain = constraints.positive
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return ops.softplus(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return (-y).expm1().neg().log() + y
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Array, y: Array) -> Tensor:
         return -ops.softplus(-x)
 
 
@@ -198,11 +201,11 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
         self.domain = distribution.support
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return self.distribution.cdf(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return self.distribution.icdf(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Array, y: Array) -> Tensor:
         return self.distribution.log_prob(x)

@@ -15,6 +15,7 @@ from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.modes import no_grad
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
@@ -56,7 +57,7 @@ class StandardGamma(Function):
     """A gamma variable of rate 1 as a function of its concentration."""
 
     @staticmethod
-    def forward(ctx: Any, alpha: Tensor) -> Any:
+    def forward(ctx: Any, alpha: Tensor) -> Tensor:
         with no_grad():
             x = ops.clamp(drawn_gamma(alpha.double()), min=float(alpha._xp.finfo(alpha.dtype).tiny))
             x = x.to(alpha.dtype)
@@ -84,7 +85,7 @@ class GammaFamily(Distribution):
         "rate": constraints.positive,
     }
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Array, rate: Array, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
 
@@ -140,7 +141,7 @@ class Chi2(Gamma):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"df": constraints.positive}
 
-    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df: Array, validate_args: bool | None = None) -> None:
         (self.df,) = broadcast_all(df)
         super().__init__(0.5 * self.df, 0.5, validate_args)
 
@@ -158,7 +159,7 @@ class Dirichlet(Distribution):
         "concentration": constraints.independent(constraints.positive, 1)
     }
 
-    def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Array, validate_args: bool | None = None) -> None:
         if concentration.dim() < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
@@ -216,7 +217,7 @@ class Beta(Distribution):
         "concentration0": constraints.positive,
     }
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration1: Array, concentration0: Array, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         both = ops.stack([self.concentration1, self.concentration0], -1)
         self._dirichlet = Dirichlet(both, validate_args=False)

@@ -16,6 +16,7 @@ from undertow.modes import no_grad
 from undertow.tensor import Size
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
@@ -52,10 +53,10 @@ class MultivariateNormal(Distribution):
 
     def __init__(
         self,
-        loc: Any,
-        covariance_matrix: Any = None,
-        precision_matrix: Any = None,
-        scale_tril: Any = None,
+        loc: Array,
+        covariance_matrix: Array | None = None,
+        precision_matrix: Array | None = None,
+        scale_tril: Array | None = None,
         validate_args: bool | None = None,
     ) -> None:
         if loc.dim() < 1:
@@ -165,7 +166,7 @@ class LowRankMultivariateNormal(Distribution):
     support: Any = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any, validate_args: Any = None) -> None:
+    def __init__(self, loc: Array, cov_factor: Array, cov_diag: Array, validate_args: Any = None) -> None:
         if loc.dim() < 1 or cov_factor.dim() < 2:
             raise ValueError(
                 "loc must be at least one-dimensional, and cov_factor at least two-dimensional, with optional leading "
@@ -180,22 +181,22 @@ class LowRankMultivariateNormal(Distribution):
         super().__init__(batch, (size,), validate_args)
 
     @property
-    def _capacitance_tril(self) -> Any:
+    def _capacitance_tril(self) -> Tensor:
         """The Cholesky factor of I + W^T D^-1 W."""
         scaled = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
         identity = ops.eye(self.cov_factor.shape[-1], dtype=scaled.dtype, device=scaled.device)
         return ops.linalg_cholesky(scaled @ self.cov_factor + identity)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.cov_factor.pow(2).sum(-1) + self.cov_diag
 
     @lazy_property
@@ -210,7 +211,7 @@ class LowRankMultivariateNormal(Distribution):
     def precision_matrix(self) -> Any:
         return ops.linalg_inv(self.covariance_matrix)
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         factors = noise(self.loc, (*shape[:-1], self.cov_factor.shape[-1]))
         return (
@@ -219,11 +220,11 @@ class LowRankMultivariateNormal(Distribution):
             + self.cov_diag.sqrt() * noise(self.loc, shape)
         )
 
-    def _log_det(self) -> Any:
+    def _log_det(self) -> Tensor:
         diagonal = ops.diagonal(self._capacitance_tril, 0, -2, -1)
         return 2 * diagonal.log().sum(-1) + self.cov_diag.log().sum(-1)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         difference = value - self.loc
         scaled = (self.cov_factor.mT / self.cov_diag.unsqueeze(-2)) @ difference.unsqueeze(-1)
@@ -231,5 +232,5 @@ class LowRankMultivariateNormal(Distribution):
         distance = (difference.pow(2) / self.cov_diag).sum(-1) - solved.pow(2).sum(-1)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + self._log_det() + distance)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return 0.5 * (self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._log_det())

@@ -14,6 +14,7 @@ from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.distributions.gammas import GammaFamily, standard_gamma
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 EULER = 0.57721566490153286060
@@ -26,7 +27,7 @@ class ByQuantiles(Distribution):
     #: their names, in the order of the arguments
     names: ClassVar[tuple[str, str]]
 
-    def __init__(self, first: Any, second: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, first: Array, second: Array, validate_args: bool | None = None) -> None:
         values = broadcast_all(first, second)
         self.__dict__.update(zip(self.names, values, strict=True))
         super().__init__(values[0].shape, validate_args=validate_args)
@@ -51,7 +52,7 @@ class Pareto(ByQuantiles):
     scale: Any
     alpha: Any
 
-    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Array, alpha: Array, validate_args: bool | None = None) -> None:
         super().__init__(scale, alpha, validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -103,7 +104,7 @@ class Weibull(ByQuantiles):
     scale: Any
     concentration: Any
 
-    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Array, concentration: Array, validate_args: bool | None = None) -> None:
         super().__init__(scale, concentration, validate_args)
 
     @property
@@ -159,7 +160,7 @@ class Kumaraswamy(ByQuantiles):
     concentration1: Any
     concentration0: Any
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration1: Array, concentration0: Array, validate_args: bool | None = None) -> None:
         super().__init__(concentration1, concentration0, validate_args)
 
     @property
@@ -296,7 +297,7 @@ class GeneralizedPareto(Distribution):
     }
     has_rsample = True
 
-    def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: Any = None) -> None:
+    def __init__(self, loc: Array, scale: Array, concentration: Array, validate_args: Any = None) -> None:
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -310,36 +311,36 @@ class GeneralizedPareto(Distribution):
         zero = self.concentration == 0
         return zero, ops.where(zero, ops.ones_like(self.concentration), self.concentration)
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = ops.rand(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device)
         return self.icdf(u)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         z, (zero, k) = (value - self.loc) / self.scale, self._parts()
         return ops.where(zero, -z, -(1 + 1 / k) * ops.log1p(k * z)) - self.scale.log()
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Array) -> Tensor:
         z, (zero, k) = (value - self.loc) / self.scale, self._parts()
         return 1 - ops.where(zero, ops.exp(-z), ops.exp(-ops.log1p(k * z) / k))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Array) -> Tensor:
         rest, (zero, k) = ops.log1p(-value), self._parts()
         return self.loc + self.scale * ops.where(zero, -rest, ops.expm1(-k * rest) / k)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         k = self.concentration
         return ops.where(k < 1, self.loc + self.scale / (1 - k), ops.full_like(k, math.inf))
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         k = self.concentration
         return ops.where(k < 0.5, self.scale**2 / ((1 - k) ** 2 * (1 - 2 * k)), ops.full_like(k, math.inf))
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return self.scale.log() + self.concentration + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -14,6 +14,10 @@ from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.distributions.gammas import Beta, Chi2
 from undertow.distributions.utils import lazy_property
 from undertow.modes import no_grad
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
+    from undertow.tensor import Tensor
 
 
 class LKJCholesky(Distribution):
@@ -27,7 +31,7 @@ class LKJCholesky(Distribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {"concentration": constraints.positive}
     support: Any = constraints.corr_cholesky
 
-    def __init__(self, dim: int, concentration: Any = 1.0, validate_args: Any = None) -> None:
+    def __init__(self, dim: int, concentration: Array = 1.0, validate_args: Any = None) -> None:
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
@@ -41,7 +45,7 @@ class LKJCholesky(Distribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return type(self)(self.dim, self.concentration.expand(tuple(batch_shape)))
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """The rows: directions, scaled by the roots of Beta numbers (the "onion")."""
         with no_grad():
             y = self._beta.sample(sample_shape).unsqueeze(-1)
@@ -52,7 +56,7 @@ class LKJCholesky(Distribution):
             tiny = float(w._xp.finfo(w.dtype.dtype).tiny)
             return w + ops.diag_embed(ops.clamp(1 - (w**2).sum(-1), min=tiny).sqrt())
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         diagonal = ops.diagonal(value, 0, -2, -1)[..., 1:]
         order = ops.arange(2, self.dim + 1, dtype=self.concentration.dtype)
@@ -85,9 +89,9 @@ class Wishart(Distribution):
 
     def __init__(
         self,
-        df: Any,
-        covariance_matrix: Any = None,
-        precision_matrix: Any = None,
+        df: Array,
+        covariance_matrix: Array | None = None,
+        precision_matrix: Array | None = None,
         scale_tril: Any = None,
         validate_args: Any = None,
     ) -> None:
@@ -117,7 +121,7 @@ class Wishart(Distribution):
         return self._tril
 
     @lazy_property
-    def covariance_matrix(self) -> Any:
+    def covariance_matrix(self) -> Tensor:
         return self._tril @ self._tril.mT
 
     @lazy_property
@@ -125,22 +129,22 @@ class Wishart(Distribution):
         return ops.linalg_inv(self.covariance_matrix)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.df[..., None, None] * self.covariance_matrix
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         factor = self.df - self._event_shape[0] - 1
         factor = ops.where(factor > 0, factor, ops.full_like(factor, math.nan))
         return factor[..., None, None] * self.covariance_matrix
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         v = self.covariance_matrix
         diagonal = ops.diagonal(v, 0, -2, -1)
         return self.df[..., None, None] * (v**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """By Bartlett's decomposition."""
         size, shape = self._event_shape[0], self._extended_shape(sample_shape)
         degrees = self.df.unsqueeze(-1) - ops.arange(size, dtype=self.df.dtype)
@@ -148,10 +152,10 @@ class Wishart(Distribution):
         triangle = self._tril @ (ops.tril(noise(self._tril, shape), -1) + ops.diag_embed(diagonal))
         return triangle @ triangle.mT
 
-    def _half_log_det(self) -> Any:
+    def _half_log_det(self) -> Tensor:
         return ops.diagonal(self._tril, 0, -2, -1).log().sum(-1)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         nu, p = self.df, self._event_shape[0]
         trace = ops.diagonal(ops.cholesky_solve(value, self._tril), 0, -2, -1).sum(-1)
@@ -162,7 +166,7 @@ class Wishart(Distribution):
             - trace / 2
         )
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[0]
         halves = (nu.unsqueeze(-1) - ops.arange(p, dtype=nu.dtype)) / 2
         return (

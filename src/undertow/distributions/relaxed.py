@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -18,8 +18,12 @@ from undertow.distributions.transformed_distribution import TransformedDistribut
 from undertow.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
 from undertow.distributions.vector_transforms import StickBreakingTransform
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
+    from undertow.tensor import Tensor
 
-def uniform_inside(like: Any, shape: Sequence[int]) -> Any:
+
+def uniform_inside(like: Array, shape: Sequence[int]) -> Tensor:
     """Uniform numbers that are neither 0 nor 1."""
     return clamp_probs(ops.rand(tuple(shape), dtype=like.dtype, device=like.device))
 
@@ -27,7 +31,7 @@ def uniform_inside(like: Any, shape: Sequence[int]) -> Any:
 class ByOdds(Distribution):
     """Given by `probs` or by `logits`, of which the other is computed when it is asked for."""
 
-    def _take(self, probs: Any, logits: Any) -> Any:
+    def _take(self, probs: Array | None, logits: Array | None) -> Tensor:
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         (given,) = broadcast_all(probs if logits is None else logits)
@@ -35,11 +39,11 @@ class ByOdds(Distribution):
         return given
 
     @lazy_property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return probs_to_logits(self.probs, is_binary=True)
 
     @lazy_property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return logits_to_probs(self.logits, is_binary=True)
 
     def _given(self) -> Any:
@@ -53,17 +57,19 @@ class LogitRelaxedBernoulli(ByOdds):
     support: Any = constraints.real
     has_rsample = True
 
-    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    def __init__(
+        self, temperature: Array, probs: Array | None = None, logits: Any = None, validate_args: Any = None
+    ) -> None:
         self.temperature = temperature
         super().__init__(self._take(probs, logits).shape, validate_args=validate_args)
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         probs = clamp_probs(self.probs.expand(shape))
         u = uniform_inside(probs, shape)
         return (u.log() - (-u).log1p() + probs.log() - (-probs).log1p()) / self.temperature
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         temperature = ops.as_tensor(self.temperature, dtype=logits.dtype)
@@ -82,7 +88,9 @@ class RelaxedBernoulli(TransformedDistribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
     support: Any = constraints.unit_interval
 
-    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    def __init__(
+        self, temperature: Array, probs: Array | None = None, logits: Any = None, validate_args: Any = None
+    ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
@@ -112,14 +120,16 @@ class ExpRelaxedCategorical(Distribution):
     support: Any = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    def __init__(
+        self, temperature: Array, probs: Array | None = None, logits: Any = None, validate_args: Any = None
+    ) -> None:
         self._categorical = Categorical(probs, logits)
         self.temperature = temperature
         shape = self._categorical.logits.shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self._categorical.logits
 
     @property
@@ -129,13 +139,13 @@ class ExpRelaxedCategorical(Distribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return type(self)(self.temperature, logits=self.logits.expand((*batch_shape, self.logits.shape[-1])))
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         noise = -(-uniform_inside(self.logits, shape).log()).log()
         scores = (self.logits.expand(tuple(shape)) + noise) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         count = self._event_shape[0]
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
@@ -159,7 +169,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     }
     support: Any = constraints.simplex
 
-    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    def __init__(
+        self, temperature: Array, probs: Array | None = None, logits: Any = None, validate_args: Any = None
+    ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
@@ -190,7 +202,7 @@ class LogisticNormal(TransformedDistribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
     support: Any = constraints.simplex
 
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
+    def __init__(self, loc: Array, scale: Array, validate_args: Any = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         if not base.batch_shape:
             base = base.expand([1])
@@ -225,8 +237,8 @@ class ContinuousBernoulli(ByOdds):
 
     def __init__(
         self,
-        probs: Any = None,
-        logits: Any = None,
+        probs: Array | None = None,
+        logits: Array | None = None,
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: Any = None,
     ) -> None:
@@ -236,13 +248,13 @@ class ContinuousBernoulli(ByOdds):
         self._lims = lims
         super().__init__(given.shape, validate_args=validate_args)
 
-    def _outside(self) -> Any:
+    def _outside(self) -> Tensor:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
-    def _cut(self) -> Any:
+    def _cut(self) -> Tensor:
         return ops.where(self._outside(), self.probs, self._lims[0] * ops.ones_like(self.probs))
 
-    def _log_normalizer(self) -> Any:
+    def _log_normalizer(self) -> Tensor:
         p = self._cut()
         below = ops.where(p <= 0.5, p, ops.zeros_like(p))
         above = ops.where(p >= 0.5, p, ops.ones_like(p))
@@ -253,39 +265,39 @@ class ContinuousBernoulli(ByOdds):
         return ops.where(self._outside(), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         p = self._cut()
         exact = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
         x = self.probs - 0.5
         return ops.where(self._outside(), exact, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         p = self._cut()
         exact = p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / ((-p).log1p() - p.log()) ** 2
         x = (self.probs - 0.5) ** 2
         return ops.where(self._outside(), exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Array) -> Tensor:
         p = self._cut()
         exact = ((-p + value * (2.0 * p - 1.0)).log1p() - (-p).log1p()) / (p.log() - (-p).log1p())
         return ops.where(self._outside(), exact, value)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Array) -> Tensor:
         self._validate_sample(value)
         p = self._cut()
         exact = (p**value * (1.0 - p) ** (1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
         inside = ops.where(self._outside(), exact, value)
         return ops.where(value <= 0.0, ops.zeros_like(value), ops.where(value >= 1.0, ops.ones_like(value), inside))
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(ops.rand(tuple(self._extended_shape(sample_shape)), dtype=self.probs.dtype))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_normalizer()
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         odds = self.probs.log() - (-self.probs).log1p()
         return self.mean * -odds - self._log_normalizer() - (-self.probs).log1p()

@@ -14,6 +14,7 @@ from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.distributions.gammas import Gamma, standard_gamma
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
@@ -32,7 +33,7 @@ class StudentT(Distribution):
         "scale": constraints.positive,
     }
 
-    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+    def __init__(self, df: Array, loc: Array = 0.0, scale: Array = 1.0, validate_args: bool | None = None) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         super().__init__(self.df.shape, validate_args=validate_args)
 
@@ -83,32 +84,32 @@ class FisherSnedecor(Distribution):
     support: Any = constraints.positive
     has_rsample = True
 
-    def __init__(self, df1: Any, df2: Any, validate_args: Any = None) -> None:
+    def __init__(self, df1: Array, df2: Array, validate_args: Any = None) -> None:
         self.df1, self.df2 = broadcast_all(df1, df2)
         super().__init__(self.df1.shape, validate_args=validate_args)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         df2 = ops.where(self.df2 > 2, self.df2, ops.full_like(self.df2, math.nan))
         return df2 / (df2 - 2)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
         return ops.where(self.df1 > 2, mode, ops.full_like(mode, math.nan))
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         df2 = ops.where(self.df2 > 4, self.df2, ops.full_like(self.df2, math.nan))
         return 2 * df2**2 * (self.df1 + df2 - 2) / (self.df1 * (df2 - 2) ** 2 * (df2 - 4))
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         tiny = float(self.df1._xp.finfo(self.df1.dtype.dtype).tiny)
         first = Gamma(self.df1 / 2, self.df1 / 2).rsample(sample_shape)
         second = ops.clamp(Gamma(self.df2 / 2, self.df2 / 2).rsample(sample_shape), min=tiny)
         return ops.clamp(first / second, min=tiny)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         constant = (a + b).lgamma() - a.lgamma() - b.lgamma()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class Transform:
@@ -45,7 +48,7 @@ class Transform:
             return self._last[0]
         return self._remembered(self._inverse(y), y)[0]
 
-    def _remembered(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def _remembered(self, x: Array, y: Array) -> tuple[Any, Any]:
         if self._cache_size:
             self._last = x, y
         return x, y

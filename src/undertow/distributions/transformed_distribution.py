@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow.distributions import constraints
 from undertow.distributions.composed_transforms import ComposeTransform
@@ -13,6 +13,9 @@ from undertow.distributions.independent import sum_last
 from undertow.distributions.transform import Transform, dims_after, dims_before
 from undertow.modes import no_grad
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class TransformedDistribution(Distribution):
@@ -76,7 +79,7 @@ class TransformedDistribution(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         return self._turned(self.base_dist.cdf(self._whole.invert(value)))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Array) -> Tensor:
         return self._whole(self.base_dist.icdf(self._turned(value)))
 
     def _turned(self, probability: Tensor) -> Tensor:

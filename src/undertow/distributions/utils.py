@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.distributions.distribution import broadcast_all as broadcast_all
 from undertow.distributions.distribution import clamp_probs as clamp_probs
 from undertow.modes import enable_grad
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array, Device
+    from undertow.tensor import Tensor
 
 euler_constant = 0.57721566490153286060
 
@@ -37,18 +41,18 @@ class _lazy_property_and_property(lazy_property, property):
         property.__init__(self, wrapped)
 
 
-def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
+def logits_to_probs(logits: Array, is_binary: bool = False) -> Tensor:
     """Probabilities from the logarithms of odds (binary), or from logarithms up to a constant."""
     return ops.sigmoid(logits) if is_binary else ops.softmax(logits, -1)
 
 
-def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
+def probs_to_logits(probs: Array, is_binary: bool = False) -> Tensor:
     """The inverse of `logits_to_probs`."""
     clamped = clamp_probs(probs)
     return ops.log(clamped) - ops.log1p(-clamped) if is_binary else ops.log(clamped)
 
 
-def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
+def vec_to_tril_matrix(vec: Array, diag: int = 0) -> Tensor:
     """A lower triangle, filled row by row."""
     length = vec.shape[-1]
     size = round((-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * length + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2)
@@ -63,7 +67,7 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     return matrix
 
 
-def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
+def tril_matrix_to_vec(mat: Array, diag: int = 0) -> Tensor:
     """The lower triangle of a matrix, row by row."""
     size = mat.shape[-1]
     if not -size <= diag < size:
@@ -72,7 +76,7 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
     return mat[..., rows, columns]
 
 
-def _standard_normal(shape: Any, dtype: DType, device: Any) -> Any:
+def _standard_normal(shape: Any, dtype: DType, device: Device | str | int | None) -> Any:
     return ops.randn(tuple(shape), dtype=dtype, device=device)
 
 

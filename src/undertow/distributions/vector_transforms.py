@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.transform import Transform
 from undertow.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
+    from undertow.tensor import Tensor
 
 
 class SoftmaxTransform(Transform):
@@ -24,11 +28,11 @@ class SoftmaxTransform(Transform):
     domain, codomain = constraints.real_vector, constraints.simplex
     event_dim = 1
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         powers = (x - x.max(-1, True)[0]).exp()
         return powers / powers.sum(-1, True)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return y.log()
 
 
@@ -43,23 +47,23 @@ class StickBreakingTransform(Transform):
     domain, codomain = constraints.real_vector, constraints.simplex
     event_dim = 1
 
-    def _offset(self, x: Any) -> Any:
+    def _offset(self, x: Array) -> Tensor:
         count = x.shape[-1]
         return (count + 1 - ops.ones(count, dtype=x.dtype, device=x.device).cumsum(-1)).log()
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         z = ops.sigmoid(x - self._offset(x))
         rest = (1 - z).cumprod(-1)
         one = ops.ones((*z.shape[:-1], 1), dtype=z.dtype, device=z.device)
         return ops.cat([z, one], -1) * ops.cat([one, rest], -1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         cropped = y[..., :-1]
         rest = 1 - cropped.cumsum(-1)
         rest = ops.clamp(rest, min=float(y._xp.finfo(y.dtype.dtype).tiny))
         return cropped.log() - rest.log() + self._offset(cropped)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Array, y: Array) -> Tensor:
         shifted = x - self._offset(x)
         return (-shifted - ops.softplus(-shifted) + y[..., :-1].log()).sum(-1)
 
@@ -82,10 +86,10 @@ class LowerCholeskyTransform(Transform):
     domain, codomain = constraints.independent(constraints.real, 2), constraints.lower_cholesky
     event_dim = 2
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return ops.tril(x, -1) + ops.diag_embed(ops.diagonal(x, 0, -2, -1).exp())
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return ops.tril(y, -1) + ops.diag_embed(ops.diagonal(y, 0, -2, -1).log())
 
 
@@ -101,11 +105,11 @@ class PositiveDefiniteTransform(Transform):
     domain, codomain = constraints.independent(constraints.real, 2), constraints.positive_definite
     event_dim = 2
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         triangle = LowerCholeskyTransform()(x)
         return triangle @ triangle.mT
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return LowerCholeskyTransform()._inverse(ops.linalg_cholesky(y))
 
 
@@ -122,7 +126,7 @@ class CorrCholeskyTransform(Transform):
     domain, codomain = constraints.real_vector, constraints.corr_cholesky
     event_dim = 1
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         x = ops.tanh(x)
         eps = float(x._xp.finfo(x.dtype.dtype).eps)
         r = vec_to_tril_matrix(ops.clamp(x, -1 + eps, 1 - eps), -1)
@@ -131,7 +135,7 @@ class CorrCholeskyTransform(Transform):
         one = ops.ones((*rest.shape[:-1], 1), dtype=r.dtype, device=r.device)
         return r * ops.cat([one, rest[..., :-1]], -1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         squares = 1 - (y * y).cumsum(-1)
         one = ops.ones((*squares.shape[:-1], 1), dtype=y.dtype, device=y.device)
         shifted = ops.cat([one, squares[..., :-1]], -1)
@@ -139,7 +143,7 @@ class CorrCholeskyTransform(Transform):
         t = vector / rest.sqrt()
         return (t.log1p() - (-t).log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Array, y: Array) -> Tensor:
         squares = 1 - (y * y).cumsum(-1)
         inner = tril_matrix_to_vec(squares, -2)
         stretch = 0.5 * inner.log().sum(-1)
@@ -175,13 +179,13 @@ class ReshapeTransform(Transform):
         self.domain = constraints.independent(constraints.real, len(self.in_shape))
         self.codomain = constraints.independent(constraints.real, len(self.out_shape))
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Array) -> Tensor:
         return x.reshape(tuple(x.shape[: x.dim() - len(self.in_shape)]) + self.out_shape)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Array) -> Tensor:
         return y.reshape(tuple(y.shape[: y.dim() - len(self.out_shape)]) + self.in_shape)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Array, y: Array) -> Tensor:
         batch = tuple(x.shape[: x.dim() - len(self.in_shape)])
         return ops.zeros(batch, dtype=x.dtype, device=x.device)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -12,6 +12,10 @@ from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all
 from undertow.distributions.utils import lazy_property
 from undertow.modes import no_grad
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
+    from undertow.tensor import Tensor
 
 
 class VonMises(Distribution):
@@ -26,16 +30,16 @@ class VonMises(Distribution):
     support: Any = constraints.real
     has_rsample = False
 
-    def __init__(self, loc: Any, concentration: Any, validate_args: Any = None) -> None:
+    def __init__(self, loc: Array, concentration: Array, validate_args: Any = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         k = self.concentration
         return k * ops.cos(value - self.loc) - math.log(2 * math.pi) - (ops.special_i0e(k).log() + k)
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """By rejection, from a wrapped Cauchy distribution (Best and Fisher)."""
         shape = tuple(self._extended_shape(sample_shape))
         with no_grad():
@@ -47,7 +51,7 @@ class VonMises(Distribution):
             return ((found + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     @staticmethod
-    def _angles(k: Any, r: Any) -> Any:
+    def _angles(k: Array, r: Array) -> Tensor:
         found, done = ops.zeros_like(k), ops.zeros(k.shape, dtype=bool)
         while not bool(done.all()):
             u = ops.rand((3, *k.shape), dtype=k.dtype)
@@ -60,14 +64,14 @@ class VonMises(Distribution):
         return found
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         """1 - |mean of exp(i angle)|."""
         return 1 - ops.special_i1e(self.concentration) / ops.special_i0e(self.concentration)

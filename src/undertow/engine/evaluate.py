@@ -7,7 +7,7 @@ apply, node post-hooks. For a leaf: tensor hooks, pre-hooks, accumulation, post-
 from __future__ import annotations
 
 from sys import getrefcount
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.engine.failures import describe_failure
 from undertow.engine.tasks import GraphRoot, GraphTask
@@ -16,6 +16,9 @@ from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from undertow.graph.node import Node
 from undertow.refcounts import IN_LIST_AND_VARIABLE
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 
 def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> tuple[list[Any], tuple[Any, ...]]:
@@ -73,7 +76,7 @@ def _has_no_hooks(node: Node) -> bool:
     return node.extra is not None and node.extra.hooks is None and not type(node).is_of_leaf
 
 
-def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Any, ...]) -> list[Any]:
+def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Edge | None, ...]) -> list[Any]:
     """Run a node whose saved tensors were packed, or asked for: they are released as its class does it."""
     if node.multiple_outputs:
         grads = list(grad)
@@ -95,7 +98,7 @@ def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Any,
     return results
 
 
-def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Any, ...]) -> list[Any]:
+def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Edge | None, ...]) -> list[Any]:
     """The results as they will arrive at the other ends of their edges, which is what post-hooks are to see."""
     recorded = None if task.in_place else task.xp
     return [None if e is None else conform_to_receiver(node, k, results[k], e, recorded) for k, e in enumerate(edges)]
@@ -112,7 +115,7 @@ def _accumulate(task: GraphTask, node: AccumulateGrad, grads: list[Any], unshare
         node.run_post_accumulate_hooks()
 
 
-def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
+def _pull(task: GraphTask, node: Node, grads: list[Any], edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
     if not node.wants_undefined and all(g is None for g in grads):
         if not keep:
             node.release(keep)

@@ -40,7 +40,7 @@ class InputBuffer:
         self.slots: list[Any] = [None] * size
         self.owned = [False] * size
 
-    def add(self, nr: int, grad: Any, xp: Namespace, in_place: bool) -> None:
+    def add(self, nr: int, grad: Array | None, xp: Namespace, in_place: bool) -> None:
         """Add a gradient (None: nothing flowed, nothing changes) to slot `nr`."""
         if grad is None:
             return

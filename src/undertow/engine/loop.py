@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from sys import getrefcount
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array
 from undertow.compiled import core
@@ -17,6 +17,9 @@ from undertow.engine.validate import conform, expected
 from undertow.graph.accumulate import AccumulateGrad, refuse_result
 from undertow.graph.node import Node, OutputEdge, StreamExtra
 from undertow.refcounts import IN_VARIABLE
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 #: in place of a gradient, for a GraphRoot, which has the gradients for all roots
 ITS_OWN = True
@@ -36,7 +39,7 @@ def run_from(task: GraphTask, node: Node, grad: Any) -> None:
         _run_compiled(task, node, grad)
 
 
-def _first_gradient(task: GraphTask, edge: Any, grad: Any) -> Any:
+def _first_gradient(task: GraphTask, edge: Edge, grad: Array) -> Any:
     """What an only root is called with, for the gradient that the caller gave."""
     node, nr = edge[0], edge[1]
     if grad is not None:
@@ -114,7 +117,7 @@ def _run_loop(task: GraphTask, node: Node, grad: Any) -> None:
         raise
 
 
-def _delivered(task: GraphTask, owned: set[Node], producer: Node, index: int, edge: Any, grad: Any) -> Any:
+def _delivered(task: GraphTask, owned: set[Node], producer: Node, index: int, edge: Any, grad: Array) -> Any:
     """Count a gradient, and add it to others that came for the node; what the node receives, if it was the last."""
     if type(edge) is OutputEdge:
         return _buffered(task, producer, index, edge, grad)
@@ -127,7 +130,7 @@ def _delivered(task: GraphTask, owned: set[Node], producer: Node, index: int, ed
     return grad if is_only_one else _gathered(task, owned, edge, grad)
 
 
-def _gathered(task: GraphTask, owned: set[Node], node: Node, grad: Any) -> Any:
+def _gathered(task: GraphTask, owned: set[Node], node: Node, grad: Array) -> Array | None:
     """Add one of several gradients to those that came for a node with one output; their sum, if it is the last.
 
     The first stands for the sum; then the sum is the engine's own (`owned`), and added to in place.

@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar
 from functools import partial
 from itertools import count
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
@@ -24,6 +24,9 @@ from undertow.graph.saved import Freed
 from undertow.graph.user_lines import caller_site, is_site_recording_enabled
 from undertow.scopes import held, set_value
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 _next_task_id = count().__next__
 
@@ -39,7 +42,7 @@ class GraphRoot(Node):
         super().__init__(edges, sequence_nr=LAST)
         self.grads = tuple(grads)
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         return list(self.grads)
 
 

@@ -22,7 +22,7 @@ def expected(node: Node, nr: int) -> tuple[Any, Any]:
     return (node._shapes[nr], node._dtypes[nr]) if node.multiple_outputs else (node.shape, node.dtype)
 
 
-def conform(producer: Node, index: int, grad: Array, shape: tuple[int, ...], dtype: DType, xp: Namespace) -> Any:
+def conform(producer: Node, index: int, grad: Array, shape: tuple[int, ...], dtype: DType, xp: Namespace) -> Array:
     """`grad`, summed down to `shape` and cast to `dtype` (None: any will do); InvalidGradientError if it cannot be.
 
     Works on arrays and, when xp is the recorded namespace, on tensors.
@@ -40,12 +40,14 @@ def conform(producer: Node, index: int, grad: Array, shape: tuple[int, ...], dty
     return grad
 
 
-def space_of_gradient(grad: Any) -> Namespace:
+def space_of_gradient(grad: Array) -> Namespace:
     """The namespace of the device that a gradient is on: an array or, in a recorded pass, a Tensor."""
     return grad._xp if isinstance(grad, Tensor) else namespace_of_array(grad)
 
 
-def conform_to_receiver(producer: Node, index: int, grad: Array, edge: Edge, recorded: Namespace | None) -> Any:
+def conform_to_receiver(
+    producer: Node, index: int, grad: Array, edge: Edge, recorded: Namespace | None
+) -> Array | None:
     """A gradient in the shape and dtype, and on the device, that the receiver at the end of `edge` expects.
 
     recorded   the namespace of a recorded pass, whose gradients are Tensors; None otherwise

@@ -51,7 +51,7 @@ class AccumulateGrad(Node):
         self.dtype = grad_dtype_of(variable)
         self.extra = None if variable._xp is cpu else extra_on(variable._xp)
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         if grad is not None:
             self.accumulate(grad, False)
         return []
@@ -100,7 +100,7 @@ class AccumulateGrad(Node):
                 refuse_result(result)
 
 
-def refuse_result(result: Any) -> None:
+def refuse_result(result: Tensor) -> None:
     raise RuntimeError(
         "Tensor post accumulate grad hooks should return None. Change tensor.grad in the hook instead of returning a "
         f"{type(result).__name__}."
@@ -206,7 +206,7 @@ def refuse_former(node: AccumulateGrad, formers: tuple[Former, ...]) -> None:
             )
 
 
-def refuse_other_shape(old: Tensor, grad: Any) -> None:
+def refuse_other_shape(old: Tensor, grad: Array) -> None:
     raise RuntimeError(
         f"The shape of a leaf's .grad, {list(old._array.shape)}, must match that of the gradient to be added, "
         f"{list(grad.shape)}: the leaf has changed its shape since it got the former. Set .grad to None first."

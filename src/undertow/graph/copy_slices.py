@@ -64,7 +64,7 @@ class CopySlices(Node):
         edges, position = self.node.next_edges, self.position
         self.node.next_edges = (*edges[:position], None, *edges[position + 1 :])
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         if type(self.saved) is not tuple:
             raise freed_error(self, self.saved)
         if isinstance(grad, Tensor):
@@ -87,7 +87,7 @@ class CopySlices(Node):
             results[self.position] = whole
         return results
 
-    def pull_recorded(self, xp: Namespace, grad: Tensor, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull_recorded(self, xp: Namespace, grad: Tensor, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         operations = lent()
         whole = operations.clone_as(grad, self.layout)
         part = self.replay(whole)
@@ -100,7 +100,9 @@ class CopySlices(Node):
             results[self.position] = whole
         return results
 
-    def run_wrapped(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> tuple[list[Any], Any]:
+    def run_wrapped(
+        self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any
+    ) -> tuple[list[Any], Any]:
         """The wrapped node's gradients, and apart from them that for the slice."""
         node, position = self.node, self.position
         own = node.next_edges[position] if edges[position] is not None else None

@@ -27,7 +27,7 @@ class Error(Node):
         self._shapes = shapes
         self._dtypes = dtypes
 
-    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         # not the exception itself: its traceback would keep the pass alive as long as the graph
         raise copy_of(self.exception)
 
@@ -52,7 +52,7 @@ class Cut(Node):
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(shape=tensor._array.shape, dtype=tensor._array.dtype, spaces=[tensor._xp])
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         return []
 
 
@@ -66,5 +66,5 @@ class Identity(Node):
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(shape=tensor._array.shape, dtype=tensor._array.dtype, spaces=[tensor._xp], sequence_nr=LAST)
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         return [grad]

@@ -67,7 +67,7 @@ class ExactSum:
         if len(parts) > 1 and not self.xp.any(parts[0]):
             del parts[0]
 
-    def _finite(self, array: Array) -> Any:
+    def _finite(self, array: Array) -> Array:
         """The array with zeros in the place of infinities and nans, which go to the specials."""
         xp = self.xp
         finite = xp.isfinite(array)
@@ -77,7 +77,7 @@ class ExactSum:
         self.specials = specials if self.specials is None else self.specials + specials
         return xp.where(finite, array, 0.0)
 
-    def rounded(self) -> Any:
+    def rounded(self) -> Array:
         """The number nearest to the sum, for every element."""
         xp = self.xp
         *smaller, total = self.parts
@@ -109,7 +109,7 @@ class ExactComplexSum:
         self.real.add(array.real)
         self.imag.add(array.imag)
 
-    def rounded(self) -> Any:
+    def rounded(self) -> Array:
         real = self.real.rounded()
         total = self.xp.zeros(real.shape, self.xp.result_type(real.dtype, self.xp.complex128))
         total.real[...], total.imag[...] = real, self.imag.rounded()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sys import getrefcount
-from typing import Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
@@ -20,7 +19,7 @@ def fits_in_place(grad: Array, array: Array) -> bool:
     return dtypes.kind_of(array.dtype) == dtypes.kind_of(grad.dtype)
 
 
-def own_array(grad: Array, variable: Tensor, unshared: bool) -> Any:
+def own_array(grad: Array, variable: Tensor, unshared: bool) -> Array | None:
     """`grad` itself when nobody else can see it and it is laid out as the leaf is; a copy otherwise."""
     array = variable._array
     if unshared and grad.base is None and grad.strides == array.strides:
@@ -45,7 +44,7 @@ def is_sole(array: Array | None) -> bool:
     return getrefcount(array) <= IN_ATTRIBUTE_OF_ARGUMENT and is_sole(array.base)
 
 
-def copy_in_layout(grad: Array, array: Array, xp: Namespace) -> Any:
+def copy_in_layout(grad: Array, array: Array, xp: Namespace) -> Array:
     """A copy of `grad` with the strides of `array` if that is dense, row-major otherwise."""
     order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
     dense, expected = True, array.itemsize

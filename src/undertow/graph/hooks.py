@@ -121,7 +121,7 @@ def _taken(grad: Array, recorded: bool) -> Array:
     return grad if grad is None or recorded else grad._array
 
 
-def run_tensor_hooks(node: Node, grads: list[Any], xp: Any) -> list[Any]:
+def run_tensor_hooks(node: Node, grads: list[Any], xp: Namespace) -> list[Any]:
     """Tensor hooks of the node's outputs, then retain_grad."""
     recorded = xp.ndarray is Tensor
     if type(node).is_of_leaf:
@@ -159,7 +159,7 @@ def _name(hook: Any) -> str:
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 
-def checked(hook: Callable[..., Any], old: Any, new: Tensor) -> Tensor | None:
+def checked(hook: Callable[..., Any], old: Tensor | None, new: Tensor) -> Tensor | None:
     """What a hook returned for a gradient, if it can take its place."""
     if new is None:
         return None

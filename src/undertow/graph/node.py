@@ -162,7 +162,7 @@ class Node:
         if spaces:
             place_node(self, spaces)
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         """Gradients for `edges` (a new list, None where an edge is None) from the gradient of the output(s).
 
         xp     the namespace to compute with: a backend's (grad is an array) or the recorded ops' (it is a Tensor)
@@ -176,7 +176,7 @@ class Node:
         return tuple(self.recorded_edges)
 
     @next_edges.setter
-    def next_edges(self, edges: tuple[Any, ...]) -> None:
+    def next_edges(self, edges: tuple[Edge | None, ...]) -> None:
         self.recorded_edges = edges
 
     @property

@@ -7,7 +7,7 @@ output). A SavedTensor takes the place of a slot's value when somebody asks for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array
@@ -15,6 +15,9 @@ from undertow.graph.accumulate import resolve_leaves
 from undertow.graph.node import InputMetadata, Node, freed_error, node_extra
 from undertow.graph.saved import Freed, SavedTensor, unpack_input, unpack_output
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
 
 
 class OperationNode(Node):
@@ -34,7 +37,7 @@ class OperationNode(Node):
         return (*edges,)  # never the node's own: see Note [What the collector sees of a node] in csrc/call/nodes.c
 
     @next_edges.setter
-    def next_edges(self, edges: tuple[Any, ...]) -> None:
+    def next_edges(self, edges: tuple[Edge | None, ...]) -> None:
         self.recorded_edges = edges
 
     def __getattr__(self, name: str) -> Any:

@@ -101,7 +101,7 @@ def check_identity(node: Node, argument: str, value: Tensor) -> None:
         )
 
 
-def unpack_output(node: Node, nr: int, argument: str, array: Array) -> Any:
+def unpack_output(node: Node, nr: int, argument: str, array: Array) -> Array:
     """A saved output's array, if it is still there and still what it was. See Note [Saved outputs]."""
     if type(array) is Freed:
         raise freed_error(node, array)

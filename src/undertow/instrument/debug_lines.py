@@ -62,7 +62,9 @@ class debug:
     def print(self, text: str) -> None:
         print("undertow:", text, file=self.file or sys.stderr)
 
-    def operation_ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, took: int) -> None:
+    def operation_ran(
+        self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor, took: int
+    ) -> None:
         frame = user_frame(sys._getframe(1))
         given = " ".join([shown(a) for a in args] + [f"{name}={shown(v)}" for name, v in kwargs.items()])
         results = result if isinstance(result, tuple) else (result,)
@@ -103,7 +105,7 @@ class Printed(Observer):
     def over(self, below: Any) -> Printed:
         return Printed(self.debug, below)
 
-    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
+    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor, begin: int) -> None:
         self.debug.operation_ran(what, args, kwargs, result, clock() - begin)
 
 

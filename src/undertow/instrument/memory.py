@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from threading import RLock
 from time import perf_counter_ns
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.saved_tensors.ledger import storage_of
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    pass
 
 
 class Maker(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave, name_of
 from undertow.autograd.saved_tensors.ledger import readable, saved_values, storage_of
@@ -15,6 +15,10 @@ from undertow.instrument.nodes import node_of
 from undertow.modes import enable_grad
 from undertow.ops.random.tensors import randn
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
+    from undertow.nn.module import Module
 
 
 class Layer:
@@ -204,14 +208,14 @@ class Seen(ModuleCalls):
         self.stop()
         self.counted.clear()
 
-    def after(self, module: Any, args: tuple[Any, ...], output: Any) -> None:
+    def after(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         super().after(module, args, output)
         path = self.paths.get(id(module))
         if path is not None:
             self.layers[path].output = output_shape(output)
             self.layers[path].calls += 1
 
-    def operation_ran(self, name: str, args: tuple[Any, ...], result: Any) -> None:
+    def operation_ran(self, name: str, args: tuple[Any, ...], result: Tensor) -> None:
         first = result[0] if isinstance(result, tuple) and result else result
         shapes = [tuple(a._array.shape) if isinstance(a, Tensor) else () for a in args]
         out = tuple(first._array.shape) if isinstance(first, Tensor) else ()
@@ -224,7 +228,7 @@ class Seen(ModuleCalls):
                 self.layers[path].flops += flops
                 self.layers[path].saved += saved
 
-    def newly_saved(self, node: Any) -> int:
+    def newly_saved(self, node: Node) -> int:
         """Bytes that a node keeps, and that no node before it kept; parameters live anyway."""
         size = 0
         for saved in saved_values(node):
@@ -247,7 +251,7 @@ class Looking(Observer):
     def over(self, below: Any) -> Looking:
         return Looking(self.seen, below)
 
-    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
+    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor, begin: int) -> None:
         self.seen.operation_ran(name_of(what), args, result)
 
 

@@ -9,13 +9,16 @@ import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.nn.module.calling import (
     forget_hooks_everywhere,
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
 
 
 class ModuleCall(NamedTuple):
@@ -56,11 +59,11 @@ class ModuleCalls:
         calls = self.open.get()
         return calls[-1].path if calls else ""
 
-    def before(self, module: Any, args: tuple[Any, ...]) -> None:
+    def before(self, module: Module, args: tuple[Any, ...]) -> None:
         calls = self.open.get()
         self.open.set((*calls, ModuleCall(module, self.path_of(module, calls), perf_counter_ns())))
 
-    def after(self, module: Any, args: tuple[Any, ...], output: Any) -> None:
+    def after(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         end = perf_counter_ns()
         calls = self.open.get()
         while calls and calls[-1].module is not module:  # a call that ended by an error in a hook
@@ -70,14 +73,14 @@ class ModuleCalls:
             if self.ended is not None:
                 self.ended(calls[-1], end)
 
-    def path_of(self, module: Any, calls: tuple[ModuleCall, ...]) -> str:
+    def path_of(self, module: Module, calls: tuple[ModuleCall, ...]) -> str:
         if not calls:
             return type(module).__name__
         found = self.names_in(calls[0].module, module).get(id(module))
         # one that is not registered in the outermost module belongs to whoever called it
         return found if found is not None else f"{calls[-1].path}.{type(module).__name__}"
 
-    def names_in(self, root: Any, module: Any) -> dict[int, str]:
+    def names_in(self, root: Any, module: Module) -> dict[int, str]:
         names = self.names.get(root)
         if names is None or id(module) not in names:
             names = self.names[root] = {id(part): name for name, part in root.named_modules() if name}

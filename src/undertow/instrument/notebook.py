@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.saved_tensors.ledger import nodes_below, readable
 from undertow.graph.node import Node, site_of
@@ -15,6 +15,9 @@ from undertow.instrument.pictures.graph import read_graph
 from undertow.instrument.pictures.svg import svg_text
 from undertow.instrument.replay import facts
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
 
 #: rows and columns of a matrix that are shown, and nodes of a graph
 MOST_ROWS, MOST_COLUMNS, MOST_NODES = 12, 10, 60
@@ -63,7 +66,7 @@ def node_html(node: Node) -> str:
     return f"<div><b>{html.escape(facts.title_of(node))}</b></div><table>{cells}</table>{picture}"
 
 
-def module_html(module: Any, name: str = "") -> str:
+def module_html(module: Module, name: str = "") -> str:
     """The tree of a module, to be opened and closed, with the parameters of each part."""
     title = f"{name}: " if name else ""
     own = dict(module.named_parameters(recurse=False))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.optim.hooks import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
     register_optimizer_zero_grad_hook,
 )
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Optimizer
 
 
 class OptimizerSteps:
@@ -34,10 +37,10 @@ class OptimizerSteps:
             handle.remove()
         self.open.clear()
 
-    def before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self.open.setdefault(get_ident(), []).append((optimizer, perf_counter_ns()))
 
-    def after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         steps = self.open.get(get_ident(), [])
         while steps:
             latest, begin = steps.pop()
@@ -45,10 +48,10 @@ class OptimizerSteps:
                 return self.ended(name_of(optimizer, "step"), begin)
             # one that an error has left
 
-    def forgot(self, optimizer: Any, begin: int) -> None:
+    def forgot(self, optimizer: Optimizer, begin: int) -> None:
         self.ended(name_of(optimizer, "zero_grad"), begin)
 
 
-def name_of(optimizer: Any, method: str) -> str:
+def name_of(optimizer: Optimizer, method: str) -> str:
     """What PyTorch calls a method of an optimizer in its profiles."""
     return f"Optimizer.{method}#{type(optimizer).__name__}.{method}"

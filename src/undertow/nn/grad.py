@@ -15,10 +15,13 @@ from undertow.autograd.backward import grad as gradients_of
 from undertow.modes import enable_grad
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
-def gradient(convolution: Callable[..., Any], tensors: list[Any], place: int, grad_output: Tensor, options: Any) -> Any:
+def gradient(
+    convolution: Callable[..., Any], tensors: list[Array], place: int, grad_output: Tensor, options: Any
+) -> Tensor:
     """The gradient of `convolution(*tensors)` with respect to the tensor at `place`."""
     with enable_grad():
         wanted = tensors[place] = ops.zeros_like(tensors[place]).requires_grad_()

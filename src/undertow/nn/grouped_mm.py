@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from undertow import ops
 
@@ -18,7 +18,7 @@ def grouped_mm(
     offs: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: DType | None = None,
-) -> Any:
+) -> Tensor:
     """Products of matrices that lie one behind the other: group `i` ends at `offs[i]`, where the next one begins.
 
     In a stack, of three dimensions, each matrix is a group. A matrix `mat_a` is divided by its rows, `mat_b` by its

@@ -14,6 +14,7 @@ from undertow.modes import no_grad
 from undertow.torch_names import missing as _absent
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.ops.random.generator import Generator
     from undertow.tensor import Tensor
 
@@ -137,7 +138,7 @@ def ones_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor: Any) -> Tensor:
+def zeros_(tensor: Array) -> Tensor:
     """Zeros.
 
     >>> import undertow as ut

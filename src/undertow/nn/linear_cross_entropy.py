@@ -11,7 +11,7 @@ from undertow.autograd.checkpoint import checkpoint
 from undertow.modes import current
 
 if TYPE_CHECKING:
-    from undertow.backend.interface import DType
+    from undertow.backend.interface import Array, DType
     from undertow.tensor import Tensor
 
 
@@ -79,7 +79,7 @@ def linear_cross_entropy(
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
-    weight: Any = None,
+    weight: Array | None = None,
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
@@ -110,8 +110,8 @@ def linear_cross_entropy(
 
 
 def _at_once(
-    input: Tensor, target: Tensor, reduction: str, linear_weight: Tensor, linear_bias: Tensor | None, weight: Any,
-    ignored: int, label_smoothing: float,
+    input: Tensor, target: Tensor, reduction: str, linear_weight: Tensor, linear_bias: Tensor | None,
+    weight: Array | None, ignored: int, label_smoothing: float,
 ) -> Tensor:  # fmt: skip
     classes, *outputs = linear_weight.shape[:-1]
     count = math.prod(outputs, start=classes)

@@ -6,7 +6,7 @@ for its class, and give plain Tensors.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend import dtypes
@@ -14,8 +14,11 @@ from undertow.compiled import core
 from undertow.tensor import LEAF, Tensor, share_memory
 from undertow.tensor.torch_function import never
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
-def adopt(tensor: Tensor, data: Any, requires_grad: bool) -> None:
+
+def adopt(tensor: Tensor, data: Array, requires_grad: bool) -> None:
     """Make `tensor`, which is new, a leaf on the memory of `data`."""
     if data is None:
         data = ops.empty(0)
@@ -47,7 +50,7 @@ class Parameter(Tensor):
     results_keep_class = False
     __torch_function__ = staticmethod(never)
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+    def __init__(self, data: Array | None = None, requires_grad: bool = True) -> None:
         adopt(self, data, requires_grad)
 
     def __repr__(self) -> str:
@@ -75,7 +78,7 @@ class Buffer(Tensor):
     results_keep_class = False
     __torch_function__ = staticmethod(never)
 
-    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+    def __init__(self, data: Array | None = None, *, persistent: bool = True) -> None:
         adopt(self, data, False)
         self.persistent = persistent
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.dtypes import kind_of, wide
 from undertow.backend.interface import Array, Namespace
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, count_step, slot
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Params
 
 
 def refuse_complex(name: str, param: Array) -> None:
@@ -41,7 +43,7 @@ class Adafactor(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-2,
         beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),
@@ -117,7 +119,7 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-3,
         weight_decay: float = 0.1,
         momentum: float = 0.95,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import devices_in_use
 from undertow.backend.interface import Array, Namespace
@@ -22,13 +22,16 @@ from undertow.optim.optimizer import (
     slot,
 )
 
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Params
+
 
 class MomentOptimizer(RealOptimizer):
     """The options and running means that all optimizers of this family have."""
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float,
         betas: tuple[float, float],
         eps: float,
@@ -83,7 +86,7 @@ class Adam(MomentOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -182,7 +185,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -216,7 +219,7 @@ class Adamax(MomentOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -266,7 +269,7 @@ class NAdam(MomentOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -334,7 +337,7 @@ class RAdam(MomentOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -407,7 +410,7 @@ class SparseAdam(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.places import coalesced
@@ -11,6 +10,9 @@ from undertow.optim.adam import square_mean_towards
 from undertow.optim.complex_as_real import RealOptimizer
 from undertow.optim.optimizer import check_at_least_zero, count_step, decayed, refuse, slot
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Params
 
 
 class Adagrad(RealOptimizer):
@@ -37,7 +39,7 @@ class Adagrad(RealOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-2,
         lr_decay: float = 0,
         weight_decay: float = 0,
@@ -123,7 +125,7 @@ class RMSprop(RealOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
@@ -194,7 +196,7 @@ class Adadelta(RealOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
@@ -243,7 +245,7 @@ class Rprop(RealOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-2,
         etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50),

@@ -7,16 +7,21 @@ tensors, which have histories; the parameter itself, a tensor that was computed,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import undertow.ops as ops
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.modes import enable_grad
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
+    from undertow.optim.optimizer import Optimizer
+    from undertow.tensor import Tensor
+
 Rule = Callable[[Any, Any, dict[str, Any], dict[str, Any]], Any]
 
 
-def step_of_all(optimizer: Any, rule: Rule) -> None:
+def step_of_all(optimizer: Optimizer, rule: Rule) -> None:
     """Change every parameter that has a gradient, and record it."""
     found = [(p, group) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     for p, _ in found:
@@ -26,7 +31,7 @@ def step_of_all(optimizer: Any, rule: Rule) -> None:
             p.copy_(rule(p, p.grad, optimizer.state[p], group))
 
 
-def check(p: Any) -> None:
+def check(p: Array) -> None:
     if p.is_complex():
         raise RuntimeError(
             "a differentiable step takes real parameters, and this one is complex: optimize view_as_real of it"
@@ -38,7 +43,7 @@ def check(p: Any) -> None:
         )
 
 
-def kept(state: dict[str, Any], name: str, like: Any, value: float = 0.0) -> Any:
+def kept(state: dict[str, Any], name: str, like: Array, value: float = 0.0) -> Tensor:
     found = state.get(name)
     return ops.full_like(like.detach(), value) if found is None else found
 
@@ -49,7 +54,7 @@ def counted(state: dict[str, Any]) -> float:
     return float(state["step"].item())
 
 
-def decayed(p: Any, grad: Any, group: dict[str, Any]) -> Any:
+def decayed(p: Array, grad: Array, group: dict[str, Any]) -> Tensor:
     grad = -grad if group["maximize"] else grad
     return grad + p * group["weight_decay"] if _is_there(group["weight_decay"]) else grad
 
@@ -58,14 +63,14 @@ def _is_there(number: Any) -> bool:
     return not isinstance(number, int | float) or number != 0
 
 
-def mean_of(state: dict[str, Any], name: str, value: Any, beta: Any) -> Any:
+def mean_of(state: dict[str, Any], name: str, value: Array, beta: Any) -> Tensor:
     """A running mean, one step on."""
     before = kept(state, name, value)
     state[name] = before + (value - before) * (1 - beta)
     return state[name]
 
 
-def square_mean_of(state: dict[str, Any], name: str, value: Any, beta: Any) -> Any:
+def square_mean_of(state: dict[str, Any], name: str, value: Array, beta: Any) -> Tensor:
     state[name] = kept(state, name, value) * beta + value * value * (1 - beta)
     return state[name]
 
@@ -73,7 +78,7 @@ def square_mean_of(state: dict[str, Any], name: str, value: Any, beta: Any) -> A
 # ---- the rules
 
 
-def sgd(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def sgd(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     grad = decayed(p, grad, group)
     momentum, before = group["momentum"], state.get("momentum_buffer")
     if _is_there(momentum):
@@ -84,7 +89,7 @@ def sgd(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
     return p - grad * group["lr"]
 
 
-def adam(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def adam(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     (beta1, beta2), lr, step = group["betas"], group["lr"], counted(state)
     p, grad = _decoupled(p, grad, group)
     mean = mean_of(state, "exp_avg", grad, beta1)
@@ -95,14 +100,14 @@ def adam(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any
     return p - mean / root * (lr / (1 - beta1**step))
 
 
-def _decoupled(p: Any, grad: Any, group: dict[str, Any]) -> tuple[Any, Any]:
+def _decoupled(p: Array, grad: Array, group: dict[str, Any]) -> tuple[Any, Any]:
     """The parameter and the gradient with the decay, which belongs to one of them."""
     if not group["decoupled_weight_decay"]:
         return p, decayed(p, grad, group)
     return p * (1 - group["lr"] * group["weight_decay"]), -grad if group["maximize"] else grad
 
 
-def adamax(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def adamax(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     (beta1, beta2), step = group["betas"], counted(state)
     grad = decayed(p, grad, group)
     mean = mean_of(state, "exp_avg", grad, beta1)
@@ -110,7 +115,7 @@ def adamax(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> A
     return p - mean / largest * (group["lr"] / (1 - beta1**step))
 
 
-def nadam(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def nadam(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     (beta1, beta2), lr, step = group["betas"], group["lr"], counted(state)
     p, grad = _decoupled(p, grad, group)
     now, following = [beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1)]
@@ -121,7 +126,7 @@ def nadam(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> An
     return p - grad / root * (lr * (1 - now) / (1 - done)) - mean / root * (lr * following / (1 - done * following))
 
 
-def radam(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def radam(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     (beta1, beta2), step = group["betas"], counted(state)
     p, grad = _decoupled(p, grad, group)
     change = mean_of(state, "exp_avg", grad, beta1) * (group["lr"] / (1 - beta1**step))
@@ -134,14 +139,14 @@ def radam(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> An
     return p - change * (rectified * unseen**0.5) / (square.sqrt() + group["eps"])
 
 
-def adagrad(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def adagrad(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     rate = group["lr"] / (1 + (counted(state) - 1) * group["lr_decay"])
     grad = decayed(p, grad, group)
     total = state["sum"] = kept(state, "sum", grad, group["initial_accumulator_value"]) + grad * grad
     return p - grad / (total.sqrt() + group["eps"]) * rate
 
 
-def rmsprop(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def rmsprop(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     counted(state)
     grad = decayed(p, grad, group)
     square = square_mean_of(state, "square_avg", grad, group["alpha"])
@@ -153,7 +158,7 @@ def rmsprop(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> 
     return p - change * group["lr"]
 
 
-def adadelta(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def adadelta(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     counted(state)
     grad, rho, eps = decayed(p, grad, group), group["rho"], group["eps"]
     square = square_mean_of(state, "square_avg", grad, rho)
@@ -162,7 +167,7 @@ def adadelta(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) ->
     return p - change * group["lr"]
 
 
-def rprop(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def rprop(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     counted(state)
     (down, up), (least, most) = group["etas"], group["step_sizes"]
     grad = -grad if group["maximize"] else grad
@@ -173,7 +178,7 @@ def rprop(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> An
     return p - grad.sign() * size
 
 
-def asgd(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
+def asgd(p: Array, grad: Array, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     step, lr = counted(state), group["lr"]
     grad, number = decayed(p, grad, group), ops.ones(())
     eta, mu = kept(state, "eta", number, float(lr)), kept(state, "mu", number, 1.0)

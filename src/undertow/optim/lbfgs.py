@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from undertow.backend.interface import Array, Namespace
 from undertow.long_loops import long_loop
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.optimizer import Closure, Optimizer, check_at_least_zero
 from undertow.tensor import Tensor, counter_of
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Params
 
 #: the objective and its directional derivative as functions of the step length: t -> (value, gradient)
 Evaluate = Callable[[float], tuple[float, Any]]
@@ -40,7 +43,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1,
         max_iter: int = 20,
         max_eval: int | None = None,
@@ -190,7 +193,7 @@ class LBFGS(Optimizer):
         return strong_wolfe(evaluate, direction, loss, grad, slope, length, tolerance, max_tries=max_tries)
 
 
-def number(loss: Any) -> float:
+def number(loss: Array) -> float:
     """What a closure returned, as a number."""
     return float(loss._array.item() if isinstance(loss, Tensor) else loss)
 

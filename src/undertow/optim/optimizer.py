@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 from itertools import chain
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from undertow.autograd.tensor_attributes import get_requires_grad
 from undertow.backend import cpu, send_to_devices
@@ -29,6 +29,8 @@ from undertow.optim.hooks import register_optimizer_step_pre_hook as register_op
 from undertow.tensor import Tensor, counter_of, note_all
 
 Closure = Callable[[], Any]
+#: parameters, pairs of their names and them, or groups of one of the two, as dicts with options of their own
+Params: TypeAlias = Iterable[Any]
 
 
 class Required:
@@ -68,7 +70,7 @@ class Optimizer(HookedOptimizer):
     #: whether steps are recorded; see differentiable.py
     differentiable = False
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import devices_in_use
 from undertow.backend.interface import Array, Namespace
@@ -12,6 +12,9 @@ from undertow.optim import together
 from undertow.optim.complex_as_real import RealOptimizer
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, count_step, decayed, refuse, slot
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Params
 
 
 @twin
@@ -45,7 +48,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
@@ -135,7 +138,7 @@ class ASGD(RealOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float = 1e-2,
         lambd: float = 1e-4,
         alpha: float = 0.75,

@@ -7,9 +7,12 @@ not take, are changed one by one, as on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, kernels
+
+if TYPE_CHECKING:
+    from undertow.optim.optimizer import Optimizer
 
 NOTHING: dict[str, Any] = {}
 
@@ -23,7 +26,7 @@ class Members:
         self.counters: list[Any] = []
 
 
-def members(optimizer: Any, group: dict[str, Any], names: tuple[str, ...], counted: bool) -> dict[Any, Members]:
+def members(optimizer: Optimizer, group: dict[str, Any], names: tuple[str, ...], counted: bool) -> dict[Any, Members]:
     """The parameters with gradients, not on the CPU, that have state of these names; by device, dtype and step.
 
     counted  whether the first name is that of a counter
@@ -64,7 +67,7 @@ Numbers = Callable[[float], tuple[float, ...]]
 
 
 def all_as_one(
-    optimizer: Any, group: dict[str, Any], names: tuple[str, ...], counted: bool, update: Any, numbers: Numbers
+    optimizer: Optimizer, group: dict[str, Any], names: tuple[str, ...], counted: bool, update: Any, numbers: Numbers
 ) -> Collection[int] | None:
     """The usual step: all parameters of a group are of one kind and have come equally far. None: it is not so.
 
@@ -95,7 +98,7 @@ def all_as_one(
 
 
 def step_of(
-    optimizer: Any, group: dict[str, Any], names: tuple[str, ...], counted: bool, update: Any, numbers: Numbers
+    optimizer: Optimizer, group: dict[str, Any], names: tuple[str, ...], counted: bool, update: Any, numbers: Numbers
 ) -> Collection[int]:
     found = all_as_one(optimizer, group, names, counted, update, numbers)
     return stepped(members(optimizer, group, names, counted), update, numbers) if found is None else found
@@ -123,7 +126,7 @@ def step_of_adam(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
     return step_of(optimizer, group, ("step", "exp_avg", "exp_avg_sq"), True, kernels.adam_updates, numbers)
 
 
-def step_of_sgd(optimizer: Any, group: dict[str, Any]) -> Collection[int]:
+def step_of_sgd(optimizer: Optimizer, group: dict[str, Any]) -> Collection[int]:
     sign = -1.0 if group["maximize"] else 1.0
     momentum, taken = float(group["momentum"]), 1.0 - group["dampening"]
     numbers = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.copies import copied
@@ -21,6 +21,9 @@ from undertow.modes import current
 from undertow.tensor.memory import Storage, byte_offset, memory_of
 from undertow.tensor.size import Size
 from undertow.tensor.tensor import Tensor, current_edge
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
 
 
 class memory_format:
@@ -448,7 +451,7 @@ def is_distributed(self: Tensor) -> bool:
     return False
 
 
-def is_pinned(self: Tensor, device: Any = None) -> bool:
+def is_pinned(self: Tensor, device: Device | str | int | None = None) -> bool:
     """False: no GPU copies from this memory."""
     return False
 

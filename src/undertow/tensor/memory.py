@@ -88,7 +88,7 @@ class Storage:
 
     __slots__ = ("elements", "xp")
 
-    def __init__(self, xp: Namespace, elements: Any) -> None:
+    def __init__(self, xp: Namespace, elements: Array) -> None:
         self.xp = xp
         self.elements = elements  # all of them, as a 1-d array
 
@@ -136,7 +136,7 @@ class Storage:
         return f"Storage of {len(self)} elements of {self.dtype} on {self.device}"
 
 
-def unlocked(xp: Namespace, part: Any, whole: Any) -> Any:
+def unlocked(xp: Namespace, part: Array, whole: Array) -> Array:
     """A read-only part of an array that can be written to, itself writable.
 
     NumPy hands expanded arrays out read-only, and every part of them; so does as_strided here, where windows overlap.

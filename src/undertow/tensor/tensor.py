@@ -19,6 +19,10 @@ from undertow.tensor.size import Size
 from undertow.tensor.torch_function import by_default, enable, never, own_function
 from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.graph.edges import Edge
+
 #: the edge of a leaf that requires grad; its AccumulateGrad node is found (or made) when a graph needs it
 LEAF: Any = (None, 0)
 
@@ -82,7 +86,7 @@ class Tensor:
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
             SUBCLASSES.add(ref(cls, SUBCLASSES.discard))
 
-    def __init__(self, array: Array = (), xp: Any = None, edge: Any = None, *sizes: int) -> None:
+    def __init__(self, array: Array = (), xp: Any = None, edge: Edge | None = None, *sizes: int) -> None:
         if type(self) is not Tensor and not hasattr(xp, "ndarray"):
             if hasattr(self, "_array"):
                 return  # `__new__` of a subclass has made it, by _make_subclass
@@ -154,7 +158,7 @@ class Tensor:
         return PUBLIC.get(found) or dtypes.public(found)
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """Where the memory is."""
         return self._xp.device
 

@@ -71,7 +71,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
         return Asking(PLAIN)
 
 
-def by_default(cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+def by_default(cls: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
     """What Tensor itself says to a call: the function, whose results are of the class that is asked."""
     if not all([issubclass(cls, kind) for kind in types]):
         return NotImplemented
@@ -92,7 +92,7 @@ def _converted(result: Any, cls: Any) -> Any:
     return result.as_subclass(cls) if is_tensor and type(result) is not cls else result
 
 
-def never(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+def never(func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
     """The `__torch_function__` of classes that have no say, and whose results are plain tensors."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
@@ -204,7 +204,7 @@ def enable() -> None:
 # ---- which functions ask
 
 
-def asks(function: Any) -> Any:
+def asks(function: Callable[..., Any]) -> Any:
     """Put a function that programs call behind a gate, unless it asks already, as C objects do."""
     if type(function) is not FunctionType or vars(function).get("asks") is function:
         return function

@@ -187,11 +187,11 @@ def _ids_with_bases(arrays: list[Any]) -> set[int]:
     return found
 
 
-def _signature(function: Any, result: Any) -> Any:
+def _signature(function: Any, result: Tensor) -> Any:
     return operation_name(function.op), _signature_of(result)
 
 
-def _signature_of(value: Any) -> Any:
+def _signature_of(value: Tensor) -> Any:
     if isinstance(value, Tensor):
         return tuple(value.shape), value.dtype, current_edge(value) is not None
     if isinstance(value, tuple):

@@ -6,13 +6,16 @@ import enum
 import functools
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.checkpoint.kept_results import Between, Kept, can_be_kept
 from undertow.autograd.checkpoint.replayed_results import call_with_known
 from undertow.autograd.interceptors.op_mode import operation_name
 from undertow.modes import State
 from undertow.ops import REGISTRY
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.op import Op
 
 
 class CheckpointPolicy(enum.Enum):
@@ -174,7 +177,7 @@ def _known_names() -> frozenset[str]:
     return frozenset(operation_name(op) for op in REGISTRY.values() if op.kind != "composite")
 
 
-def _checked_name(op: Any) -> str:
+def _checked_name(op: Op) -> str:
     name = op if isinstance(op, str) else getattr(op, "__name__", None)
     registered = REGISTRY.get(name) if name in REGISTRY else None
     if registered is not None and registered.kind != "composite":

@@ -22,6 +22,7 @@ from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
 
 if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
     from undertow.graph.saved import Freed
 
 
@@ -188,7 +189,7 @@ class _UndefinedGrad(Node):
         array = tensor._array
         super().__init__([gradient_edge(tensor)], shape=array.shape, dtype=array.dtype, spaces=[tensor._xp])
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Freed) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Freed) -> list[Any]:
         return [None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd import forward_ad
 from undertow.autograd.gradcheck.reverse import Comparison, Settings, as_tuple, requires_grad
@@ -14,6 +14,9 @@ from undertow.errors import GradcheckError
 from undertow.ops import REGISTRY
 from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class ForwardComparison:
@@ -40,7 +43,7 @@ class ForwardComparison:
                     self.compare(number, self.tangents_of(duals), slopes)
                 copy_(tangents[k], 0)
 
-    def directions(self, tensor: Tensor, rng: Any) -> list[Any]:
+    def directions(self, tensor: Tensor, rng: Array) -> list[Any]:
         """One random direction, or (slow mode) every element in turn; for complex tensors both parts."""
         array, xp = tensor._array, self.xp
         complex_ = array.dtype.kind == "c"
@@ -72,7 +75,7 @@ class ForwardComparison:
                 )
 
 
-def is_float(value: Any) -> bool:
+def is_float(value: Array) -> bool:
     return isinstance(value, Tensor) and dtypes.is_differentiable(value._array.dtype)
 
 
@@ -80,7 +83,7 @@ def zeros_like(tensor: Tensor) -> Tensor:
     return Tensor(tensor._xp.zeros_like(tensor._array), tensor._xp)
 
 
-def random_like(tensor: Tensor, rng: Any) -> Tensor:
+def random_like(tensor: Tensor, rng: Array) -> Tensor:
     array = tensor._array
     values = rng.random(array.shape) + (1j * rng.random(array.shape) if array.dtype.kind == "c" else 0)
     return Tensor(tensor._xp.asarray(values, dtype=array.dtype), tensor._xp)
@@ -105,7 +108,7 @@ def check_undefined_tangents(func: Callable[..., Any], inputs: tuple[Any, ...]) 
                 _compare_undefined(nr, *pair)
 
 
-def _compare_undefined(nr: int, one: Tensor, other: Any) -> None:
+def _compare_undefined(nr: int, one: Tensor, other: Array) -> None:
     if not is_float(one):
         return
     tangents = [forward_ad.unpack_dual(o).tangent for o in (one, other)]

@@ -26,14 +26,14 @@ def memory_of(tensor: Tensor) -> Array:
     return tensor._array.values if isinstance(tensor._array, AnySparse) else tensor._array
 
 
-def places_in(tensor: Tensor) -> Any:
+def places_in(tensor: Tensor) -> Array | None:
     """Where in the flat tensor the elements of `memory_of` lie; None: in the same order."""
     if not isinstance(tensor._array, AnySparse):
         return None
     return flat_places(with_sparse_dim(tensor._array.coo(), tensor._array.ndim).indices, tensor._array.shape)
 
 
-def spread(rows: Array, places: Any, size: int) -> Array:
+def spread(rows: Array, places: Array | None, size: int) -> Array:
     """Rows for all elements of a tensor, from those for the elements that were moved."""
     if places is None or rows is None:
         return rows
@@ -42,7 +42,7 @@ def spread(rows: Array, places: Any, size: int) -> Array:
     return out
 
 
-def complete(value: Any) -> Any:
+def complete(value: Array) -> Any:
     """A sparse tensor that requires grad, with a value for every element; anything else as it is."""
     if not isinstance(value, Tensor) or not isinstance(value._array, AnySparse) or value._edge is None:
         return value

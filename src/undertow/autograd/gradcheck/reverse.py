@@ -37,7 +37,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-def requires_grad(value: Any) -> bool:
+def requires_grad(value: Array) -> bool:
     return isinstance(value, Tensor) and current_edge(value) is not None
 
 

@@ -68,7 +68,7 @@ class Observer(Above):
         return self.watched(name, change, (tensor, *args), kwargs)
 
     def in_place_view(
-        self, change: Any, function: Callable[..., Any], tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, change: Any, function: Callable[..., Any], tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return self.watched(change.__name__, change, (tensor, *args), kwargs)
 

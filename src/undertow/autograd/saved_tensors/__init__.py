@@ -54,7 +54,7 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        def pack(tensor: Any) -> Any:
+        def pack(tensor: Tensor) -> Any:
             moved = tensor.cpu()
             return tensor.detach() if moved is tensor else (tensor.device, moved)
 

@@ -14,7 +14,7 @@ from undertow.backend.interface import Array, DType
 from undertow.tensor import Tensor
 
 
-def lives_anyway(tensor: Any) -> bool:
+def lives_anyway(tensor: Tensor) -> bool:
     """Whether the memory is that of a leaf, a parameter for instance: packing it would free nothing."""
     owner = tensor if tensor._base is None else tensor._base
     return bool(owner.is_leaf and owner.requires_grad)
@@ -44,7 +44,7 @@ class packing_hooks(saved_tensors_hooks):
     def pack_tensor(self, tensor: Any) -> Packed | None:
         raise NotImplementedError("packing hooks say how they pack")
 
-    def pack(self, tensor: Any) -> Any:
+    def pack(self, tensor: Tensor) -> Any:
         array = tensor._array
         found = self.packed.get(id(array))
         if found is not None and found.source() is array and found.version == tensor._version:
@@ -56,7 +56,7 @@ class packing_hooks(saved_tensors_hooks):
         self.packed[id(array)] = made
         return made
 
-    def unpack(self, packed: Any) -> Any:
+    def unpack(self, packed: Any) -> Tensor:
         return packed if isinstance(packed, Tensor) else packed.restore()
 
 
@@ -66,7 +66,7 @@ class packing_hooks(saved_tensors_hooks):
 class SavedFile(Packed):
     """A .npy file that holds one tensor, and is deleted with this object (at the latest when Python exits)."""
 
-    def __init__(self, tensor: Any, directory: str | os.PathLike[str] | None) -> None:
+    def __init__(self, tensor: Tensor, directory: str | os.PathLike[str] | None) -> None:
         import tempfile  # here, because it loads compression and much else
 
         # mkstemp makes names that no other thread or process has
@@ -76,7 +76,7 @@ class SavedFile(Packed):
             cpu.save(file, tensor.cpu()._array, allow_pickle=False)
         self.device = tensor.device
 
-    def restore(self) -> Any:
+    def restore(self) -> Tensor:
         return Tensor(cpu.load(self.path, allow_pickle=False), cpu).to(self.device)
 
 
@@ -108,7 +108,7 @@ class save_on_disk(packing_hooks):
         self.directory, self.min_bytes = directory, min_bytes
         super().__init__()
 
-    def pack_tensor(self, tensor: Any) -> Packed | None:
+    def pack_tensor(self, tensor: Tensor) -> Packed | None:
         return None if tensor.nbytes < self.min_bytes else SavedFile(tensor, self.directory)
 
 
@@ -118,13 +118,13 @@ class save_on_disk(packing_hooks):
 class Zipped(Packed):
     """The elements of a tensor as zlib-compressed bytes."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         array = tensor.cpu()._array
         self.shape, self.dtype, self.device = array.shape, array.dtype, tensor.device
         self.data = zlib.compress(array.tobytes(), level=1)
         self.nbytes = len(self.data)
 
-    def restore(self) -> Any:
+    def restore(self) -> Tensor:
         elements = cpu.frombuffer(bytearray(zlib.decompress(self.data)), self.dtype)
         return Tensor(elements.reshape(self.shape), cpu).to(self.device)
 
@@ -132,15 +132,15 @@ class Zipped(Packed):
 class Narrowed(Packed):
     """The elements of a tensor in a smaller dtype."""
 
-    def __init__(self, array: Array, tensor: Any) -> None:
+    def __init__(self, array: Array, tensor: Tensor) -> None:
         self.array, self.dtype, self.xp = array, tensor.dtype, tensor._xp
         self.nbytes = int(array.nbytes)
 
-    def restore(self) -> Any:
+    def restore(self) -> Tensor:
         return Tensor(self.array.astype(self.dtype), self.xp)
 
 
-def narrowed(tensor: Any, dtype: DType) -> Narrowed | None:
+def narrowed(tensor: Tensor, dtype: DType) -> Narrowed | None:
     """The tensor in `dtype`, or None if that is not smaller, or if a value would become infinite or zero in it."""
     array, xp = tensor._array, tensor._xp
     if not dtypes.is_floating(array.dtype) or array.dtype.itemsize <= dtype.itemsize:
@@ -174,7 +174,7 @@ class compress_saved(packing_hooks):
         self.min_bytes = min_bytes
         super().__init__()
 
-    def pack_tensor(self, tensor: Any) -> Packed | None:
+    def pack_tensor(self, tensor: Tensor) -> Packed | None:
         if tensor.nbytes < self.min_bytes:
             return None
         return Zipped(tensor) if self.zipped else narrowed(tensor, self.dtype)

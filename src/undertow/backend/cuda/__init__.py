@@ -260,7 +260,7 @@ class CudaNamespace(ArrayNamespace):
         return in_order(value, order) if order in ("C", "F") else value
 
     def array_(
-        self, value: Any, dtype: DType = None, copy: Any = True, order: str = "K", ndmin: int = 0, **options: Any
+        self, value: Array, dtype: DType = None, copy: Any = True, order: str = "K", ndmin: int = 0, **options: Any
     ) -> Array:
         if tail.is_device_array(value):
             same = dtype is None or value.dtype == np.dtype(dtype)
@@ -275,11 +275,11 @@ class CudaNamespace(ArrayNamespace):
             return functions.stack([self.asarray_(v) for v in value])
         return value
 
-    def broadcast_to_(self, x: Any, shape: Any, subok: bool = False) -> Array:
+    def broadcast_to_(self, x: Array, shape: Any, subok: bool = False) -> Array:
         shape = shape if type(shape) in (tuple, list) else (shape,)
         return device.extension().broadcast_to(self.asarray_(x), shape)
 
-    def matmul_(self, a: Any, b: Any) -> Any:
+    def matmul_(self, a: Array, b: Array) -> Array:
         return products.matmul(a, b)
 
     def take_over(self, array: Array) -> Array:

@@ -50,22 +50,22 @@ def serves_not(operands: Any, out: Any) -> None:
     """Operands that the kernel does not take: the caller computes the same with array functions."""
 
 
-def apply(name: str, *operands: Any) -> Any:
+def apply(name: str, *operands: Any) -> Array:
     first = operands[0]
     if not dtypes.is_floating(first.dtype) or any([getattr(a, "dtype", first.dtype) != first.dtype for a in operands]):
         return None
     return kernel(name)(*operands)
 
 
-def gelu(x: Array, by_tanh: bool) -> Any:
+def gelu(x: Array, by_tanh: bool) -> Array:
     return apply("gelu by tanh" if by_tanh else "gelu", x)
 
 
-def gelu_gradient(g: Array, x: Array, by_tanh: bool) -> Any:
+def gelu_gradient(g: Array, x: Array, by_tanh: bool) -> Array:
     return apply("slope of gelu by tanh" if by_tanh else "slope of gelu", g, x)
 
 
-def leaky(g: Array, x: Array, slope: float) -> Any:
+def leaky(g: Array, x: Array, slope: float) -> Array:
     return apply("leaky", g, x, float(slope))
 
 

@@ -78,7 +78,7 @@ class Methods(HostValues):
 
     # ---- functions of NumPy
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Array, method: str, *inputs: Any, **options: Any) -> Array | None:
         if method == "__call__":
             return call_ufunc(self.namespace, ufunc, inputs, options)
         if method == "reduce" and ufunc.__name__ in functions.REDUCTIONS:
@@ -94,7 +94,7 @@ class Methods(HostValues):
                 return None
         return tail.on_host(f"{ufunc.__name__}.{method}", getattr(ufunc, method), inputs, options, written)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Array, types: Any, args: Any, kwargs: Any) -> Any:
         return call_function(self.namespace, function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -107,7 +107,7 @@ class Methods(HostValues):
 
     def astype(
         self, dtype: DType, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
-    ) -> Any:
+    ) -> Array:
         dtype = np.dtype(dtype)
         if dtype == self.dtype and not copy:
             return self
@@ -134,7 +134,7 @@ class Methods(HostValues):
     def flatten(self, order: str = "C") -> Any:
         return self.copy("C").reshape_to(-1) if order != "F" else self.T.copy("C").reshape_to(-1)
 
-    def view(self, dtype: DType = None) -> Any:
+    def view(self, dtype: DType = None) -> Array:
         return views.of(self, np.ndarray.view, (self,) if dtype is None else (self, np.dtype(dtype)))
 
     def conj(self) -> Any:
@@ -146,7 +146,7 @@ class Methods(HostValues):
         if write is not None:
             self.flags.writeable = write
 
-    def to_host_later(self) -> Any:
+    def to_host_later(self) -> Array:
         """A copy in pinned memory, which is there when the current stream is done."""
         return pinned.fetch_later(self)
 
@@ -169,7 +169,7 @@ class Methods(HostValues):
         return f"<array of {self.dtype} {list(self.shape)} on {self.namespace.device}>"
 
 
-def restore(data: Any, index: int = 0) -> Any:
+def restore(data: Array, index: int = 0) -> Array:
     from undertow.backend.cuda import namespace  # a pickle may be the first that asks for a GPU
 
     return namespace(Device("cuda", index)).asarray(data)
@@ -194,7 +194,7 @@ def arrays_in(value: Any) -> list[Any]:
     return []
 
 
-def call_ufunc(space: Any, ufunc: Any, inputs: Any, options: dict[str, Any]) -> Any:
+def call_ufunc(space: Any, ufunc: Array, inputs: Any, options: dict[str, Any]) -> Array:
     own = functions.UFUNCS.get(ufunc.__name__)
     if own is not None and not options:
         return own(*inputs)
@@ -205,7 +205,7 @@ def call_ufunc(space: Any, ufunc: Any, inputs: Any, options: dict[str, Any]) -> 
     return kernel(*inputs) if out is None else kernel(*inputs, out[0])
 
 
-def call_function(space: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def call_function(space: Any, function: Array, args: Any, kwargs: Any) -> Any:
     name = function.__name__
     if name in functions.ASK_SHAPE:
         return functions.ASK_SHAPE[name](*args, **kwargs)
@@ -225,7 +225,7 @@ def call_function(space: Any, function: Any, args: Any, kwargs: Any) -> Any:
     return tail.on_host(name, function, args, kwargs, written)
 
 
-def call_method(array: Array, name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_method(array: Array, name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Array:
     """A method of NumPy's arrays that has no method here: the function of that name, or the host's."""
     own = functions.METHODS.get(name)
     if own is not None:
@@ -242,15 +242,15 @@ def call_method(array: Array, name: str, method: Callable[..., Any], *args: Any,
 SUM, REAL = OPERATIONS["add"][0], (dtypes.float32, dtypes.float64)
 
 
-def reduce_by(ufunc: Any, array: Array, *args: Any, **options: Any) -> Any:
+def reduce_by(ufunc: Array, array: Array, *args: Any, **options: Any) -> Array:
     """`ufunc.reduce` of an array of the device."""
     if ufunc.__name__ in functions.REDUCTIONS:
         return reduced(ufunc, array, *args, **options)
     return ufunc.reduce(array, *args, **options)
 
 
-def reduced(ufunc: Any, array: Array, axis: Any = 0, dtype: DType = None, out: Any = None, keepdims: bool = False,
-            **options: Any) -> Any:  # fmt: skip
+def reduced(ufunc: Array, array: Array, axis: Any = 0, dtype: DType = None, out: Any = None, keepdims: bool = False,
+            **options: Any) -> Array:  # fmt: skip
     """`ufunc.reduce`."""
     name = ufunc.__name__
     is_plain = name == "add" and axis is None and dtype is None and out is None and not options

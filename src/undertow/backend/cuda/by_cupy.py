@@ -6,6 +6,7 @@ CuPy calls cuSOLVER and cuFFT. Where it is missing, or refuses the operands, Num
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -57,7 +58,7 @@ def taken(result: Any) -> Any:
     return tuple([taken(part) for part in result]) if isinstance(result, tuple) else exchange.from_dlpack(result)
 
 
-def call(space: Any, function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def call(space: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A function of NumPy by CuPy; NotImplemented where that does not serve."""
     room = str(function.__module__).removeprefix("numpy.")
     if function.__name__ not in FUNCTIONS.get(room, ()) or not all(map(is_taken, (*args, *options.values()))):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.cuda import device, indexing, searching, sorting
 from undertow.backend.interface import Array
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import DType
 
 
 def round_to(a: Array, decimals: int = 0, out: Any = None) -> Any:
@@ -22,7 +25,7 @@ def round_to(a: Array, decimals: int = 0, out: Any = None) -> Any:
     return a.namespace.rint(a * scale) / scale if decimals > 0 else a.namespace.rint(a / scale) * scale
 
 
-def partition(a: Array, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
+def partition(a: Array, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
     """Sorted, every element is where a partition would have put it."""
     return NotImplemented if order is not None else sorting.sort(a, axis)
 
@@ -54,7 +57,9 @@ def angle(z: Array, deg: bool = False) -> Any:
     return z.namespace.arctan2(z.imag, z.real)
 
 
-def trace(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+def trace(
+    a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DType | None = None, out: Any = None
+) -> Any:
     if out is not None:
         return NotImplemented
     return np.diagonal(a, offset, axis1, axis2).sum(-1, dtype=dtype)

@@ -133,7 +133,7 @@ class Problem:
         return all([count == (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, count, s, p, d in sizes])
 
 
-def _serves(a: Array, b: Array, bias: Any) -> bool:
+def _serves(a: Array, b: Array, bias: Array | None) -> bool:
     return agree(a, b, bias) and 3 <= a.ndim <= 2 + MOST_DIMS and a.is_contiguous and b.is_contiguous
 
 
@@ -152,7 +152,9 @@ def _added(out: Array, bias: Any) -> Array:
     return out
 
 
-def convolve(x: Array, weight: Array, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+def convolve(
+    x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
     if not _serves(x, weight, bias):
         return None
     sizes = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
@@ -171,8 +173,8 @@ def convolve(x: Array, weight: Array, bias: Any, stride: Any, padding: Any, dila
 
 
 def convolve_transposed(
-    y: Array, weight: Array, bias: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    y: Array, weight: Array, bias: Array | None, sizes: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
     if not _serves(y, weight, bias) or min(sizes) < 1:
         return None
     shape = (y.shape[0], weight.shape[1] * groups, *sizes)
@@ -187,7 +189,7 @@ def convolve_transposed(
     return out
 
 
-def convolve_weight(x: Array, y: Array, window: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+def convolve_weight(x: Array, y: Array, window: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Array:
     if not _serves(x, y, None) or min(window) < 1:
         return None
     shape = (y.shape[1], x.shape[1] // groups, *window)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.cuda.kernel_text import NUMBER, PYTHON, code_of, computed, dtype_of, stored
 from undertow.backend.interface import Array
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import DType
 
 MOST_LOOP = 12  # as in csrc/cuda/cuda.h
 INNER = 16  # of kernels whose vectors lie side by side in the last dimension alone
@@ -181,7 +184,7 @@ class Text:
 # ---- NumPy's functions
 
 
-def resolved(ufunc: Any, kinds: tuple[Any, ...]) -> DTypes:
+def resolved(ufunc: Array, kinds: tuple[DType, ...]) -> DTypes:
     """NumPy's dtypes of operands and result; NotImplementedError where operands would be computed in different ones.
 
     Half precision is promoted as float32 is, and the result is rounded where nothing else was there.
@@ -195,7 +198,7 @@ def resolved(ufunc: Any, kinds: tuple[Any, ...]) -> DTypes:
     return narrowed(given, found)
 
 
-def narrowed(kinds: tuple[Any, ...], found: DTypes) -> DTypes:
+def narrowed(kinds: tuple[DType, ...], found: DTypes) -> DTypes:
     """The dtypes of operands of half precision, from those that they have in float32."""
     floating = {k for k in kinds if isinstance(k, np.dtype) and dtypes.is_floating(k)}
     if len(floating) != 1 or not dtypes.is_narrow(*floating):
@@ -212,11 +215,11 @@ def code_for(name: str, dtypes: DTypes) -> str:
     return code
 
 
-def formula_of(ufunc: Any) -> Formula:
+def formula_of(ufunc: Array) -> Formula:
     return Formula(ufunc.nin, functools.partial(resolved, ufunc), functools.partial(code_for, ufunc.__name__))
 
 
-def same(kinds: tuple[Any, ...]) -> DTypes:
+def same(kinds: tuple[DType, ...]) -> DTypes:
     return kinds[0], kinds[0]
 
 
@@ -227,7 +230,7 @@ GIVE_BOOLS = frozenset(
 )
 
 
-def all_alike(kinds: tuple[Any, ...]) -> DTypes:
+def all_alike(kinds: tuple[DType, ...]) -> DTypes:
     """One dtype of real numbers for all operands, beside which Python's numbers have nothing to say."""
     found = {k for k in kinds if isinstance(k, np.dtype)}
     if len(found) != 1 or complex in kinds or not all([dtypes.is_floating(d) for d in found]):
@@ -236,19 +239,19 @@ def all_alike(kinds: tuple[Any, ...]) -> DTypes:
     return (dtype,) * (len(kinds) + 1)
 
 
-def filled(kinds: tuple[Any, ...]) -> DTypes:
+def filled(kinds: tuple[DType, ...]) -> DTypes:
     """Those of an array and a number that is written everywhere."""
     return kinds[0], kinds[0], kinds[0]
 
 
-def chosen(kinds: tuple[Any, ...]) -> DTypes:
+def chosen(kinds: tuple[DType, ...]) -> DTypes:
     """Those of `where`."""
     values = [k if isinstance(k, np.dtype) else k(0) for k in kinds[1:]]
     dtype = values[0] if values[0] == values[1] and isinstance(values[0], np.dtype) else np.result_type(*values)
     return np.dtype(bool), dtype, dtype, dtype
 
 
-def part(kinds: tuple[Any, ...]) -> DTypes:
+def part(kinds: tuple[DType, ...]) -> DTypes:
     return kinds[0], kinds[0].type(0).real.dtype
 
 

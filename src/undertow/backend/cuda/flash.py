@@ -522,7 +522,7 @@ def serves(query: Array, key: Array, value: Array, scale: float, *others: Array)
     )
 
 
-def stacked(x: Array) -> Any:
+def stacked(x: Array) -> Array:
     """An array as (batches, heads, rows, columns), in memory from which 16 bytes can be read at a time."""
     x = x.reshape(-1, *x.shape[-3:]) if x.ndim > 4 else x[(None,) * (4 - x.ndim)]
     steps = [stride for stride, size in zip(x.strides[:3], x.shape, strict=False) if size > 1]
@@ -530,7 +530,7 @@ def stacked(x: Array) -> Any:
     return x if fits else x.copy("C")
 
 
-def empty_like(x: Array, columns: int) -> Any:
+def empty_like(x: Array, columns: int) -> Array:
     """A new (batches, heads, rows, columns) in the order in which another one lies: heads may be inside of rows."""
     batches, heads, rows = x.shape[:3]
     if x.strides[1] < x.strides[2]:

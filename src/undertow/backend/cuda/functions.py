@@ -34,7 +34,7 @@ NOTHING = np._NoValue
 # ---- what is asked of shapes and dtypes
 
 
-def _overlap(a: Any, b: Any, *options: Any, **named: Any) -> bool:
+def _overlap(a: Array, b: Array, *options: Any, **named: Any) -> bool:
     return tail.is_device_array(a) and tail.is_device_array(b) and shadowed(a, b)
 
 
@@ -70,7 +70,7 @@ ASK_SHAPE: dict[str, Callable[..., Any]] = {
 
 def reduction(name: str) -> Callable[..., Any]:
     def function(
-        a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Any = NOTHING, **options: Any
+        a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Array = NOTHING, **options: Any
     ) -> Any:
         to = result_dtype(name, a, dtype)
         if not tail.is_device_array(a) or out is not None or not supported(name, a, to, options):
@@ -84,7 +84,7 @@ def extremum(name: str) -> Callable[..., Any]:
     function = reduction(name)
 
     def found(
-        a: Array, axis: Any = None, out: Any = None, keepdims: Any = NOTHING, initial: Any = NOTHING, **options: Any
+        a: Array, axis: Any = None, out: Any = None, keepdims: Array = NOTHING, initial: Array = NOTHING, **options: Any
     ) -> Any:
         if initial is not NOTHING and (not a.size or type(initial) not in (int, float)):
             return NotImplemented
@@ -100,8 +100,8 @@ def truth(name: str) -> Callable[..., Any]:
 
 
 def mean(
-    a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Any = NOTHING, **options: Any
-) -> Any:
+    a: Array, axis: Any = None, dtype: DType = None, out: Any = None, keepdims: Array = NOTHING, **options: Any
+) -> Array:
     kind = dtypes.kind_of(a.dtype)
     if kind == "c" and out is None and dtype is None and not options:
         count = math.prod([a.shape[d] for d in axes_of(axis, a.ndim)])
@@ -140,8 +140,8 @@ def std(a: Array, *args: Any, **options: Any) -> Any:
 
 
 def concatenate(
-    arrays: Sequence[Any], axis: int | None = 0, out: Any = None, dtype: DType = None, casting: str = "same_kind"
-) -> Any:
+    arrays: Sequence[Array], axis: int | None = 0, out: Any = None, dtype: DType = None, casting: str = "same_kind"
+) -> Array:
     given = list(arrays)
     if out is not None or axis is None or not any(map(tail.is_device_array, given)):
         return NotImplemented
@@ -171,7 +171,7 @@ def common_dtype(arrays: Sequence[Array]) -> np.dtype[Any]:
     return first if all([a.dtype == first for a in arrays]) else np.result_type(*[a.dtype for a in arrays])
 
 
-def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any) -> Any:
+def stack(arrays: Sequence[Array], axis: int = 0, out: Any = None, **options: Any) -> Array:
     given = list(arrays)
     if not all(map(tail.is_device_array, given)) or not given:
         return NotImplemented
@@ -186,7 +186,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any)
 # ---- choosing and moving
 
 
-def where(condition: Any, *values: Any) -> Any:
+def where(condition: Array, *values: Any) -> Array:
     if len(values) != 2:
         return NotImplemented
     arrays = [v for v in (condition, *values) if tail.is_device_array(v)]
@@ -198,9 +198,9 @@ def where(condition: Any, *values: Any) -> Any:
 
 
 def clip(
-    a: Array, a_min: Any = NOTHING, a_max: Any = NOTHING, out: Any = None, *, min: Any = NOTHING, max: Any = NOTHING,
-    **options: Any,
-) -> Any:  # fmt: skip
+    a: Array, a_min: Any = NOTHING, a_max: Any = NOTHING, out: Any = None, *, min: Array = NOTHING,
+    max: Array = NOTHING, **options: Any,
+) -> Array:  # fmt: skip
     low, high = (a_min if a_min is not NOTHING else min), (a_max if a_max is not NOTHING else max)
     if out is not None or options or a.dtype.kind == "c":
         return NotImplemented
@@ -210,7 +210,7 @@ def clip(
     return copied(a) if found is a else found
 
 
-def take(a: Array, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+def take(a: Array, indices: Array, axis: int | None = None, out: Any = None, mode: str = "raise") -> Array | None:
     if out is not None or mode != "raise":
         return NotImplemented
     a = a.reshape(-1) if axis is None else a
@@ -228,7 +228,7 @@ def repeat(a: Array, repeats: Any, axis: int | None = None) -> Any:
     return take(a, np.repeat(np.arange(a.shape[axis]), repeats), axis)
 
 
-def tile(a: Array, reps: Any) -> Any:
+def tile(a: Array, reps: Any) -> Array:
     times = [int(n) for n in (reps if isinstance(reps, (tuple, list)) else (reps,))]
     times = [1] * (a.ndim - len(times)) + times
     shape = [1] * (len(times) - a.ndim) + list(a.shape)

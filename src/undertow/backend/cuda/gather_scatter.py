@@ -77,7 +77,7 @@ def _sizes(out: Array, dim: int, index: Array) -> tuple[int, int, int] | None:
     return math.prod(index.shape[:dim]), index.shape[dim], math.prod(index.shape[dim + 1 :])
 
 
-def gather(x: Array, dim: int, index: Array) -> Any:
+def gather(x: Array, dim: int, index: Array) -> Array:
     """The elements that an index names along a dimension."""
     sizes = _sizes(x, dim, index)
     if sizes is None or x.itemsize not in indexing.WORDS:

@@ -85,7 +85,7 @@ def blocks(count: int) -> int:
 # ---- indices
 
 
-def as_index(index: Any) -> Any:
+def as_index(index: Array) -> Array:
     """An array of int64 on the device, row after row; None if it is no array of integers."""
     if not tail.is_device_array(index):
         index = np.asarray(index)
@@ -196,7 +196,7 @@ def run_scatter(name: str, out: Array, x: Array, index: Array, sizes: Sequence[i
     call(blocks(outer * inner), 128, out, x, index, outer, count, inner, length, int(along), error_word())
 
 
-def write(name: str, x: Array, places: Places, value: Any) -> bool:
+def write(name: str, x: Array, places: Places, value: Array) -> bool:
     """Put values at places, or add them ("add"); whether that was possible. `x` must lie row after row."""
     if not x.is_contiguous or not x.is_writeable:
         return False
@@ -210,7 +210,7 @@ def write(name: str, x: Array, places: Places, value: Any) -> bool:
 # ---- functions of NumPy
 
 
-def along(x: Array, indices: Any, axis: int) -> tuple[Any, int] | None:
+def along(x: Array, indices: Array, axis: int) -> tuple[Any, int] | None:
     """The index of `take_along_axis` for every element of the result, and the axis; None if it is not that simple."""
     index = as_index(indices)
     axis = axis % x.ndim if x.ndim else 0
@@ -229,7 +229,7 @@ def along(x: Array, indices: Any, axis: int) -> tuple[Any, int] | None:
     return spread(index, shape), axis
 
 
-def take_along_axis(x: Array, indices: Any, axis: int | None = -1) -> Any:
+def take_along_axis(x: Array, indices: Array, axis: int | None = -1) -> Array:
     found = None if axis is None else along(x, indices, axis)
     if found is None or x.itemsize not in WORDS:
         return NotImplemented
@@ -255,7 +255,7 @@ def put_along_axis(x: Array, indices: Any, values: Any, axis: int | None) -> Any
     return None
 
 
-def getitem(x: Array, index: Any) -> Any:
+def getitem(x: Array, index: Any) -> Array:
     """`x[index]` for an index that is not basic; csrc/cuda/views.c calls it."""
     if not x.ndim and tail.is_device_array(index) and index.dtype.kind == "b" and not index.ndim:
         return getitem(x.reshape(1), index.reshape(1))  # a single number, chosen or not
@@ -266,7 +266,7 @@ def getitem(x: Array, index: Any) -> Any:
     return tail.on_host("getitem", np.ndarray.__getitem__, (x, index), {})
 
 
-def setitem(x: Array, view: Any, index: Any, value: Any) -> None:
+def setitem(x: Array, view: Array | None, index: Any, value: Array) -> None:
     """`x[index] = value`; `view` is what a basic index gives."""
     space = x.namespace
     if view is not None:
@@ -310,7 +310,7 @@ def is_single(value: Any) -> bool:
     return value.size == 1 if tail.is_device_array(value) else np.ndim(value) == 0
 
 
-def at(ufunc: Any, x: Array, index: Any, value: Any = None) -> bool:
+def at(ufunc: Array, x: Array, index: Array, value: Array | None = None) -> bool:
     """`ufunc.at(x, index, value)`; whether there is a kernel for it."""
     if ufunc.__name__ not in ("add", "subtract", "multiply", "maximum", "minimum") or x.dtype.kind not in "uifc":
         return False

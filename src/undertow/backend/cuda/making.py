@@ -77,7 +77,7 @@ def copied(x: Array, order: str = "K") -> Array:
     return out
 
 
-def copyto(to: Array, value: Any, casting: Any = "same_kind", where: Any = True) -> Any:
+def copyto(to: Array, value: Array, casting: Any = "same_kind", where: Any = True) -> Any:
     space = to.namespace
     if not tail.is_device_array(value):
         value = space.asarray(np.asarray(value), to.dtype)

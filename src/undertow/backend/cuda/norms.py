@@ -163,11 +163,11 @@ def _empty(shape: Sequence[int], like: Array) -> Any:
     return device.extension().empty(tuple(shape), exact(like.dtype))
 
 
-def _same(x: Array) -> Any:
+def _same(x: Array) -> Array:
     return device.extension().empty(x.shape, x.dtype)
 
 
-def norm_rows(x: Array, dims: int, weight: Any, bias: Any, eps: float, centred: bool) -> Any:
+def norm_rows(x: Array, dims: int, weight: Array | None, bias: Array | None, eps: float, centred: bool) -> Any:
     """The norm over the last `dims` dimensions; its means (0 if not centred), and 1 / sqrt(variance + eps)."""
     if not agree(x, weight, bias) or not dims:
         return None
@@ -182,7 +182,9 @@ def norm_rows(x: Array, dims: int, weight: Any, bias: Any, eps: float, centred: 
     return out, mean, rstd
 
 
-def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, weight: Any, needs: Any) -> Any:
+def norm_rows_gradient(
+    g: Array, x: Array, dims: int, mean: Array | None, rstd: Array, weight: Array | None, needs: Any
+) -> Any:
     """The gradients of x, weight and bias, or None for those that are not needed."""
     if not agree(x, g, weight) or rstd.dtype != exact(x.dtype) or g.shape != x.shape:
         return None
@@ -212,7 +214,7 @@ def norm_rows_gradient(g: Array, x: Array, dims: int, mean: Any, rstd: Array, we
 BLOCKS = 528
 
 
-def _affine_parts(g: Array, x: Array, mean: Any, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:
+def _affine_parts(g: Array, x: Array, mean: Array | None, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:
     """Sums for the gradients of weight and bias, each in pieces."""
     across = -(-columns // 32)
     pieces = min(max(1, min(-(-count // 64), 512 // across)), 65535)
@@ -305,7 +307,7 @@ class Channels:
         self.shape = (self.examples, groups) if groups else (self.channels,)
         self.in_unit = self.channels // groups if groups else self.examples
 
-    def over_slots(self, g: Any, mean: Any, rstd: Any) -> tuple[Any, Any]:
+    def over_slots(self, g: Array | None, mean: Array | None, rstd: Array | None) -> tuple[Any, Any]:
         found = _empty((self.examples, self.channels), self.x), _empty((self.examples, self.channels), self.x)
         kernel("slots", SLOTS, self.x.dtype)(
             self.slots, threads_for(self.length), *found, self.x, g, mean, rstd, self.slots, self.length, self.channels,
@@ -313,7 +315,7 @@ class Channels:
         )  # fmt: skip
         return found
 
-    def over_units(self, a: Array, b: Array, weight: Any, eps: float | None) -> list[Any]:
+    def over_units(self, a: Array, b: Array, weight: Array | None, eps: float | None) -> list[Any]:
         """Of slots' sums their units'; with eps, of their moments."""
         found = [_empty(self.shape, self.x) for _ in range(2 if eps is None else 3)]
         kernel("units", UNITS, self.x.dtype)(
@@ -322,7 +324,15 @@ class Channels:
         )  # fmt: skip
         return found
 
-    def written(self, g: Any, weight: Any, bias: Any, mean: Any, rstd: Any, sums: Sequence[Any] = (None, None)) -> Any:
+    def written(
+        self,
+        g: Array | None,
+        weight: Array | None,
+        bias: Array | None,
+        mean: Array,
+        rstd: Array,
+        sums: Sequence[Any] = (None, None),
+    ) -> Array:
         out = _same(self.x)
         blocks = min(-(-out.size // 256), 1 << 16)
         kernel("write", WRITE, self.x.dtype, cooperative=False)(
@@ -332,7 +342,7 @@ class Channels:
         return out
 
 
-def norm_channels(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+def norm_channels(x: Array, groups: int, weight: Array | None, bias: Array | None, eps: float) -> Any:
     """The norm; mean, 1 / sqrt(variance + eps) and variance of every channel or group."""
     if not agree(x, weight, bias) or x.ndim < 2:
         return None
@@ -342,7 +352,9 @@ def norm_channels(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> 
     return sizes.written(None, weight, bias, mean, rstd), mean, rstd, variance
 
 
-def norm_channels_gradient(g: Array, x: Array, groups: int, mean: Array, rstd: Array, weight: Any, needs: Any) -> Any:
+def norm_channels_gradient(
+    g: Array, x: Array, groups: int, mean: Array, rstd: Array, weight: Array | None, needs: Any
+) -> Any:
     """The gradients of x, weight and bias, or None for those that are not needed."""
     if not agree(x, g, weight) or rstd.dtype != exact(x.dtype) or g.shape != x.shape:
         return None

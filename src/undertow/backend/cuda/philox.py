@@ -256,7 +256,7 @@ class Philox:
             self._places[number] = words, now
         return number, words
 
-    def _moved(self, number: int, words: Any, by: int) -> None:
+    def _moved(self, number: int, words: Array, by: int) -> None:
         self.used = (self.used + by) % 2**64
         self._places[number] = words, (self.seed, self.used)
 
@@ -322,7 +322,7 @@ def _side_by_side(x: Array) -> int:
     return many
 
 
-def _of_gradient(kinds: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
+def _of_gradient(kinds: tuple[DType, ...]) -> tuple[np.dtype[Any], ...]:
     """The dtypes of a gradient, a mask and a number, and of the result."""
     if not isinstance(kinds[0], np.dtype) or not is_real(kinds[0]) or kinds[1] != dtypes.bool_:
         raise NotImplementedError("a gradient of dropout of other dtypes")
@@ -335,7 +335,7 @@ def gradient_kernel() -> Any:
     return elementwise.kernel("dropout_gradient", formula, lambda given, out: given[0] * given[1] * given[2])
 
 
-def dropout_gradient(g: Array, mask: Array, scale: float) -> Any:
+def dropout_gradient(g: Array, mask: Array, scale: float) -> Array:
     return gradient_kernel()(g, mask, float(scale))
 
 

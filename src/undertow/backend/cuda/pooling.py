@@ -209,7 +209,7 @@ def _largest(x: Array, counts: Any, windows: Sequence[Any], adaptive: bool) -> A
     return values, places
 
 
-def max_pool_gradient(g: Array, places: Array, sizes: Any) -> Any:
+def max_pool_gradient(g: Array, places: Array, sizes: Any) -> Array:
     """Zeros of these sizes to which g was added at its places."""
     dims = len(sizes)
     if not agree(g) or not g.is_contiguous or places.shape != g.shape or not 0 < math.prod(sizes) <= MOST_ELEMENTS:
@@ -222,7 +222,9 @@ def max_pool_gradient(g: Array, places: Array, sizes: Any) -> Any:
     return out
 
 
-def avg_pool(x: Array, counts: Any, window: Any, stride: Any, padding: Any, counts_padding: bool, divisor: int) -> Any:
+def avg_pool(
+    x: Array, counts: Any, window: Any, stride: Any, padding: Any, counts_padding: bool, divisor: int
+) -> Array:
     """The means of windows."""
     dims = len(counts)
     if not agree(x) or not x.is_contiguous or dims > MOST_DIMS or not math.prod(counts):
@@ -239,7 +241,7 @@ def avg_pool(x: Array, counts: Any, window: Any, stride: Any, padding: Any, coun
 
 def avg_pool_gradient(
     g: Array, sizes: Any, window: Any, stride: Any, padding: Any, counts_padding: bool, divisor: int
-) -> Any:
+) -> Array:
     dims = len(sizes)
     if not agree(g) or not g.is_contiguous or dims > MOST_DIMS or not math.prod(sizes):
         return None

@@ -45,7 +45,7 @@ def matmul(a: Any, b: Any) -> Any:
     return product if product.shape == shape else product.reshape(shape)
 
 
-def linear(x: Array, weight: Array, bias: Array) -> Any:
+def linear(x: Array, weight: Array, bias: Array) -> Array:
     """x @ weight.T + bias in one step; None where that is impossible."""
     return device.extension().linear(x, weight, bias)
 

@@ -220,7 +220,7 @@ KERNEL(coefficients, P) { BEGIN T count = 0;
 MOST_COUNTED, FEW_COUNTED = 1 << 16, 1 << 10
 
 
-def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Any:
+def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Array:
     """The softmax of the last dimension, or its logarithm; `safe`: zeros where a row is nothing but -inf."""
     if not agree(input) or not input.ndim:
         return None
@@ -232,7 +232,7 @@ def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Any:
     return out
 
 
-def softmax_rows_slope(grad_output: Array, output: Array, logs: bool) -> Any:
+def softmax_rows_slope(grad_output: Array, output: Array, logs: bool) -> Array:
     """The gradient of `softmax_rows` from its output."""
     if not agree(output, grad_output) or not output.ndim or grad_output.shape != output.shape:
         return None
@@ -244,7 +244,7 @@ def softmax_rows_slope(grad_output: Array, output: Array, logs: bool) -> Any:
     return out
 
 
-def logsumexp_rows(input: Array, less: Array | None = None) -> Any:
+def logsumexp_rows(input: Array, less: Array | None = None) -> Array:
     """log(sum(exp)) of the last dimension, which is left out; minus a number for each row, if given."""
     if not agree(input, less) or not input.ndim or (less is not None and less.shape != input.shape[:-1]):
         return None
@@ -266,7 +266,7 @@ def serves(input: Array, target: Array, weight: Array | None) -> bool:
 INT64 = np.dtype(np.int64)
 
 
-def cross_entropy(input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str) -> Any:
+def cross_entropy(input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str) -> Array:
     if not serves(input, target, weight):
         return None
     extension = device.extension()
@@ -285,14 +285,14 @@ def cross_entropy(input: Array, target: Array, weight: Array | None, ignore_inde
     return total
 
 
-def softmax_minus_target(grad_output: Array, target: Array, input: Array, ignore_index: int) -> Any:
+def softmax_minus_target(grad_output: Array, target: Array, input: Array, ignore_index: int) -> Array:
     """grad_output * (softmax(input) - 1 at the target): cross entropy's gradient, for one of each row."""
     return cross_entropy_gradient(grad_output, input, target, None, ignore_index, "none")
 
 
 def cross_entropy_gradient(
     g: Array, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
-) -> Any:
+) -> Array | None:
     """The gradient of the input. A target that is no class has been noted by the forward, and counts for nothing."""
     if not serves(input, target, weight) or not g.is_contiguous or g.dtype != input.dtype:
         return None

@@ -118,14 +118,14 @@ def scan(
 EXACT = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
 
 
-def running_sums(x: Array, dim: int, backwards: bool) -> Any:
+def running_sums(x: Array, dim: int, backwards: bool) -> Array | None:
     """Running sums along a dimension of real or complex numbers, from either end."""
     if x.dtype.kind not in "fc" or dtypes.is_narrow(x.dtype) or not x.ndim:
         return None
     return scan("add", x, dim, EXACT.get(x.dtype, x.dtype), x.dtype, backwards)
 
 
-def accumulate(ufunc: Any, x: Array, axis: int = 0, dtype: DType = None, out: Any = None) -> Any:
+def accumulate(ufunc: Array, x: Array, axis: int = 0, dtype: DType = None, out: Any = None) -> Array:
     """`ufunc.accumulate`, where there is a kernel for it."""
     name = ufunc.__name__
     if name not in JOINS or out is not None or not x.ndim or x.dtype.kind not in "buifc":
@@ -137,7 +137,7 @@ def accumulate(ufunc: Any, x: Array, axis: int = 0, dtype: DType = None, out: An
     return scan(name, x, np.lib.array_utils.normalize_axis_index(axis, x.ndim), to, to)
 
 
-def cumulative(ufunc: Any) -> Any:
+def cumulative(ufunc: Array) -> Any:
     """`cumsum`, `cumprod`."""
 
     def function(a: Array, axis: int | None = None, dtype: DType = None, out: Any = None) -> Any:

@@ -58,7 +58,7 @@ def blocks(count: int) -> int:
     return min(max(1, -(-count // THREADS)), 1 << 20)
 
 
-def places(a: Array) -> Any:
+def places(a: Array) -> Array:
     """Where elements are not zero: an array of int64, a row for each dimension. The host waits to know how many."""
     truth = a if a.dtype.kind == "b" else a != 0
     extension = device.extension()

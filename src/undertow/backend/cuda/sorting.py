@@ -293,7 +293,7 @@ def _by_digits(x: Array, out: Array, descending: bool, bits: int) -> None:
 MOST_ROWS, LONGEST = 65535, 2**31
 
 
-def order(x: Array, axis: int, descending: bool) -> Any:
+def order(x: Array, axis: int, descending: bool) -> Array:
     """Indices that sort along a dimension; None where there is no kernel."""
     if not is_sortable(x.dtype) or not x.size or not x.ndim:
         return None
@@ -307,12 +307,12 @@ def order(x: Array, axis: int, descending: bool) -> Any:
     return rows(space.moveaxis(order_of_rows(space.moveaxis(x, axis, -1), descending), -1, axis))
 
 
-def argsort(a: Array, axis: int | None = -1, kind: Any = None, **options: Any) -> Any:
+def argsort(a: Array, axis: int | None = -1, kind: Any = None, **options: Any) -> Array:
     found = order(a.reshape(-1), -1, False) if axis is None else order(a, axis, False)
     return NotImplemented if found is None else found
 
 
-def sort(a: Array, axis: int | None = -1, kind: Any = None, **options: Any) -> Any:
+def sort(a: Array, axis: int | None = -1, kind: Any = None, **options: Any) -> Array:
     a, axis = (a.reshape(-1), -1) if axis is None else (a, axis)
     found = order(a, axis, False)
     return NotImplemented if found is None else a.namespace.take_along_axis(a, found, axis)

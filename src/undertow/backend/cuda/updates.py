@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from undertow.backend.cuda.blocks import TOGETHER, exact, is_real, threads_for
 from undertow.backend.cuda.blocks import kernel as block_kernel
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 #: arrays that the arguments of a launch have room for, and the elements of one block; as in C
 FEW, MANY, CHUNK = 8, 64, 4096
@@ -128,7 +131,7 @@ def change_all(code: str, arrays: list[tuple[Any, ...]], numbers: tuple[float, .
     return update(body, arrays, numbers, *(() if shared is None else (shared,)))
 
 
-def total_norm(arrays: list[Any], order: float) -> Any:
+def total_norm(arrays: list[Array], order: float) -> Array:
     """The norm of all elements of arrays of one dtype, of the order 1, 2 or infinity: an array of one number."""
     if order not in (1.0, 2.0, math.inf) or not is_real(arrays[0].dtype) or not all([a.size for a in arrays]):
         return None

@@ -33,7 +33,7 @@ def of(array: Array, function: Callable[..., Any], args: Any, kwargs: Any = None
     return adopted(array, shadow, function(*args, **kwargs))
 
 
-def adopted(array: Array, shadow: Any, result: Any) -> Any:
+def adopted(array: Array, shadow: Array, result: Any) -> Any:
     if result is shadow:
         return array
     if isinstance(result, np.ndarray):
@@ -41,7 +41,7 @@ def adopted(array: Array, shadow: Any, result: Any) -> Any:
     return type(result)([adopted(array, shadow, r) for r in result])
 
 
-def part(array: Array, name: str) -> Any:
+def part(array: Array, name: str) -> Array:
     """The real or the imaginary part of a complex array."""
     return of(array, getattr, (array, name))
 

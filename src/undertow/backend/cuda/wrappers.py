@@ -41,7 +41,7 @@ def without_detour(own: Callable[..., Any], function: Callable[..., Any]) -> Cal
 LISTS = (np.concatenate, np.stack, np.where)
 
 
-def on_host(ufunc: Any) -> Callable[..., Any]:
+def on_host(ufunc: Array) -> Callable[..., Any]:
     """What computes a ufunc where its kernel does not serve."""
 
     def call(operands: Any, out: Any) -> Any:
@@ -104,7 +104,7 @@ def in_order(x: Array, order: str | None) -> Array:
     return x if x.is_contiguous else making.copied(x, "C")
 
 
-def conj(space: Any, x: Any) -> Any:
+def conj(space: Any, x: Array) -> Any:
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         return x.conjugate() if type(x) is complex else x

@@ -115,15 +115,15 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype:
     return made((num,), np.result_type(float, start, stop) if dtype is None else dtype)
 
 
-def broadcast_to(array: Array, shape: Any) -> Any:
+def broadcast_to(array: Array, shape: Any) -> Array:
     return apply("broadcast_to", np.broadcast_to, (asarray(array), shape), {})
 
 
-def as_strided(array: Array, *args: Any, **options: Any) -> Any:
+def as_strided(array: Array, *args: Any, **options: Any) -> Array:
     return apply("as_strided", np.lib.stride_tricks.as_strided, (array, *args), options)
 
 
-def asarray(value: Any, dtype: DType = None, order: Any = None, copy: Any = None, **options: Any) -> Any:
+def asarray(value: Any, dtype: DType = None, order: Any = None, copy: Any = None, **options: Any) -> Array:
     """The array itself where it is one of this device that fits; values are forgotten."""
     if not isinstance(value, MetaArray):
         found: list[MetaArray] = []
@@ -140,7 +140,7 @@ def asarray(value: Any, dtype: DType = None, order: Any = None, copy: Any = None
     return value
 
 
-def array(value: Any, dtype: DType = None, order: str = "K", copy: bool = True, **options: Any) -> MetaArray:
+def array(value: Array, dtype: DType = None, order: str = "K", copy: bool = True, **options: Any) -> MetaArray:
     value = asarray(value, dtype)
     return MetaArray(empty_like(value._data, order="K" if order is None else order))
 
@@ -149,7 +149,7 @@ def in_order(order: str) -> Callable[..., MetaArray]:
     return lambda value, dtype=None, **options: asarray(value, dtype, order)
 
 
-def summed_to(array: MetaArray, shape: tuple[int, ...]) -> Any:
+def summed_to(array: MetaArray, shape: tuple[int, ...]) -> Array:
     if array.shape == tuple(shape):
         return array
     if array.size <= 1 << 16:

@@ -39,7 +39,7 @@ class MetaArray(NDArrayOperatorsMixin, DeviceArray):
 
     namespace: Any = None
 
-    def __init__(self, data: Any, base: MetaArray | None = None) -> None:
+    def __init__(self, data: Array, base: MetaArray | None = None) -> None:
         self._data = data
         self.base = base
 
@@ -62,7 +62,7 @@ class MetaArray(NDArrayOperatorsMixin, DeviceArray):
 
     # ---- what NumPy is asked to do with it
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Array, method: str, *inputs: Any, **kwargs: Any) -> Array | None:
         if method == "at":
             return None
         call = ufunc if method == "__call__" else getattr(ufunc, method)
@@ -129,7 +129,7 @@ def restore(shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> M
     return MetaArray(unmapped(shape, dtype, strides))
 
 
-def apply(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+def apply(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function would return, as MetaArrays."""
     found: list[MetaArray] = []
     args, kwargs = uncovered(args, found), uncovered(kwargs, found)
@@ -149,7 +149,7 @@ def apply(name: str, function: Any, args: Any, kwargs: Any) -> Any:
     return written(name, out, result, found)
 
 
-def written(name: str, out: Any, result: Any, found: list[MetaArray]) -> Any:
+def written(name: str, out: Any, result: Array, found: list[MetaArray]) -> Array:
     """The arrays that a function was told to write to, if its results fit into them."""
     places = out if isinstance(out, tuple) else (out,)
     for place, made in zip(places, result if isinstance(result, tuple) else (result,), strict=True):
@@ -207,7 +207,7 @@ def getitem(array: Array, index: Any) -> Any:
     return NotImplemented
 
 
-def is_mask(part: Any) -> bool:
+def is_mask(part: Array) -> bool:
     if isinstance(part, (list, bool, np.bool_)):
         part = np.asarray(part)
     return isinstance(part, np.ndarray) and part.dtype.kind == "b"
@@ -265,7 +265,7 @@ def astype(array: Array, dtype: DType, order: str = "K", copy: bool = True, **op
     return array if not copy and array.dtype == dtype else empty_like(array, dtype, order)
 
 
-def where(condition: Array, *choices: Any) -> Any:
+def where(condition: Array, *choices: Any) -> Array:
     if not choices:
         raise refused("where", "how many elements are not zero depends on values")
     with np.errstate(all="ignore"):
@@ -284,11 +284,11 @@ def repeat(array: Array, repeats: Any, axis: int | None = None) -> Array:
     return unmapped(shape, array.dtype)
 
 
-def copyto(target: Array, value: Any, **options: Any) -> None:
+def copyto(target: Array, value: Array, **options: Any) -> None:
     check_write(target, value)
 
 
-def check_write(target: Any, value: Any) -> None:
+def check_write(target: Array, value: Array) -> None:
     if np.broadcast_shapes(np.shape(value), target.shape) != target.shape:
         raise ValueError(f"could not broadcast input array from shape {np.shape(value)} into shape {target.shape}")
 

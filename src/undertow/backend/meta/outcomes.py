@@ -55,7 +55,7 @@ def refused(name: str, why: str) -> NoValuesError:
     )
 
 
-def outcome(name: str, function: Any, args: Any, kwargs: Any, arrays: list[Array]) -> Any:
+def outcome(name: str, function: Any, args: Any, kwargs: Any, arrays: list[Array]) -> Array | None:
     """The result of `function(*args, **kwargs)`, whose `arrays` have no memory, as the result has none."""
     if name in BY_VALUES:
         raise refused(name, "the shape of its result depends on values")
@@ -117,7 +117,7 @@ def large_integers(value: Any) -> list[int]:
 
 def run(
     name: str,
-    function: Any,
+    function: Callable[..., Any],
     args: Any,
     kwargs: Any,
     arrays: list[Array],
@@ -161,11 +161,11 @@ def without_memory(result: Any) -> Any:
 # ---- elementwise functions, of any size
 
 
-def is_elementwise(function: Any, kwargs: Any) -> bool:
+def is_elementwise(function: Callable[..., Any], kwargs: Any) -> bool:
     return isinstance(function, np.ufunc) and function.signature is None and not kwargs.keys() - {"dtype", "casting"}
 
 
-def outcome_of_ufunc(ufunc: np.ufunc, args: Any, kwargs: Any) -> Any:
+def outcome_of_ufunc(ufunc: np.ufunc, args: Any, kwargs: Any) -> Array:
     arrays = [a for a in args if isinstance(a, np.ndarray)]
     with np.errstate(all="ignore"):
         single = ufunc(*[np.ones((1,) * a.ndim, a.dtype) if isinstance(a, np.ndarray) else a for a in args], **kwargs)
@@ -181,7 +181,9 @@ def stand_ins(large: list[int]) -> dict[int, int]:
     return {n: FIRST + SPACING * k + n % 2 for k, n in enumerate(large)}
 
 
-def outcome_by_stand_ins(name: str, function: Any, args: Any, kwargs: Any, arrays: list[Array], values: int = 0) -> Any:
+def outcome_by_stand_ins(
+    name: str, function: Callable[..., Any], args: Any, kwargs: Any, arrays: list[Array], values: int = 0
+) -> Any:
     large = large_sizes(arrays, (args, kwargs))
     first = stand_ins(large)
     steps = [{n: first[n] + STEP * step} for n in large for step in range(1, STEPS + 1)]

@@ -118,15 +118,15 @@ class SimNamespace(ArrayNamespace):
 
         return take
 
-    def _receive(self, name: str, array: Array) -> Any:
+    def _receive(self, name: str, array: Array) -> Array:
         """A copy of the program's array, which nobody else has, in this device's memory."""
         failure = meet_failures(self, name)
         return launch_planned(self, name, copying(np.empty_like(array), array), [], [], failure)
 
-    def _sum_to(self, array: Array, shape: tuple[int, ...]) -> Any:
+    def _sum_to(self, array: Array, shape: tuple[int, ...]) -> Array:
         return array if array.shape == shape else launch(self, "sum_to", sum_to, (array, shape), {})
 
-    def take_over(self, array: Array) -> Any:
+    def take_over(self, array: Array) -> Array:
         """A copy of an array of any device, in this one's memory."""
         if not isinstance(array, SimArray):
             return self.array(array)

@@ -51,7 +51,7 @@ class SimArray(NDArrayOperatorsMixin, HostValues):
 
     namespace: Any = None
 
-    def __init__(self, data: Any, buffer: Buffer) -> None:
+    def __init__(self, data: Array, buffer: Buffer) -> None:
         self._data = data
         self._buffer = buffer
 
@@ -69,7 +69,7 @@ class SimArray(NDArrayOperatorsMixin, HostValues):
     device = property(lambda self: self.namespace.device)
 
     @property
-    def base(self) -> Any:
+    def base(self) -> Array | None:
         base = self._data.base
         while base is not None and not isinstance(base, np.ndarray):
             base = getattr(base, "base", None)  # NumPy's as_strided puts a holder in between
@@ -105,7 +105,7 @@ class SimArray(NDArrayOperatorsMixin, HostValues):
             raise AttributeError(f"an array on {self.namespace.device} has no attribute {name!r}")
         return partial(call_method, self, name, method)
 
-    def astype(self, dtype: DType, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
+    def astype(self, dtype: DType, *args: Any, copy: bool = True, **kwargs: Any) -> Array:
         if not copy and self.dtype == dtype:
             return self
         return call_method(self, "astype", np.ndarray.astype, dtype, *args, **kwargs)
@@ -138,11 +138,11 @@ class SimArray(NDArrayOperatorsMixin, HostValues):
         return f"<array of {self.dtype} {list(self.shape)} on {self.namespace.device}>"
 
 
-def restore(device: str, data: Any) -> Any:
+def restore(device: str, data: Array) -> Array:
     return streams.namespace_for(device).asarray(data)
 
 
-def call_method(array: SimArray, name: str, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call_method(array: SimArray, name: str, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Array:
     out = kwargs.get("out")
     written = [out] if isinstance(out, SimArray) else []
     return launch(array.namespace, name, method, (array, *args), kwargs, [array] if name in CHANGES_FIRST else written)

@@ -66,7 +66,7 @@ def fill(target: Array, function: Callable[..., Any], args: Any, kwargs: Any) ->
 # ---- ufuncs
 
 
-def plan_ufunc(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
+def plan_ufunc(ufunc: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
     out = kwargs.get("out", (None,) * ufunc.nout)
     if kwargs.keys() - {"out"} or len({a is None for a in out}) > 1:
         return None
@@ -84,14 +84,14 @@ def plan_ufunc(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pla
     return Plan(targets, call, ufunc.nout)
 
 
-def plan_in_place(ufunc: Any, args: Any, out: Any) -> Plan | None:
+def plan_in_place(ufunc: Array, args: Any, out: Any) -> Plan | None:
     shape = np.broadcast_shapes(*[np.shape(a) for a in (*args, *out)])
     if any(a.shape != shape or not a.flags.writeable for a in out):
         return None
     return Plan([], partial(ufunc, *args, out=tuple([a[...] for a in out])), ufunc.nout)
 
 
-def kind_of(value: Any) -> Any:
+def kind_of(value: Array | None) -> Any:
     """What NumPy's promotion looks at: a dtype, or int, float or complex for a Python number, which gives way."""
     if value is None:
         return None
@@ -105,12 +105,12 @@ def kind_of(value: Any) -> Any:
 
 
 @lru_cache(4096)
-def resolved_dtypes(ufunc: Any, kinds: tuple[Any, ...]) -> Any:
+def resolved_dtypes(ufunc: Array, kinds: tuple[Any, ...]) -> Any:
     dtypes = ufunc.resolve_dtypes(kinds)
     return dtypes if all(dtype.kind in "biufc" for dtype in dtypes) else None
 
 
-def fits(value: Any, dtype: DType) -> bool:
+def fits(value: Array | None, dtype: DType) -> bool:
     """Whether a Python number is one of the numbers that a dtype has; other values are cast, whatever they are."""
     if type(value) is complex or (type(value) is float and dtype.kind in "biu"):
         return bool(dtype.kind == "c")

@@ -19,7 +19,7 @@ from undertow.backend.sparse.protocol import AnySparse, unsupported
 # ---- NumPy's protocols
 
 
-def array_ufunc(self: SparseArray, ufunc: Any, method: str, *inputs: Any, out: Array = (), **kwargs: Any) -> Any:
+def array_ufunc(self: SparseArray, ufunc: Array, method: str, *inputs: Any, out: Array = (), **kwargs: Any) -> Any:
     if any(isinstance(x, AnySparse) and type(x) is not SparseArray for x in (*inputs, *out)):
         return NotImplemented  # the other layout knows what to do
     if method == "reduce" and ufunc is np.add:

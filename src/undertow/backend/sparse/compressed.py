@@ -44,7 +44,7 @@ class CompressedArray(AnySparse):
 
     __slots__ = ("compressed_indices", "layout", "plain_indices")
 
-    def __init__(self, layout: str, compressed_indices: Any, plain_indices: Any, values: Array, shape: Any) -> None:
+    def __init__(self, layout: str, compressed_indices: Array, plain_indices: Array, values: Array, shape: Any) -> None:
         self.layout = layout
         self.compressed_indices = compressed_indices
         self.plain_indices = plain_indices
@@ -99,7 +99,7 @@ class CompressedArray(AnySparse):
 
     # ---- NumPy's protocols
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Array = (), **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Array, method: str, *inputs: Any, out: Array = (), **kwargs: Any) -> Array | None:
         if method == "reduce" and ufunc is np.add:
             return sum_over(*inputs, **kwargs)
         if method != "__call__" or kwargs:
@@ -117,7 +117,7 @@ class CompressedArray(AnySparse):
 
     # ---- the methods of arrays that depend on how places are kept
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Any) -> Array:
         if len(axes) == 1 and not isinstance(axes[0], int):
             axes = tuple(axes[0] or ())
         axes = tuple([axis % self.ndim for axis in axes or range(self.ndim)[::-1]])
@@ -158,12 +158,12 @@ def is_compressed(value: Array) -> bool:
 # ---- places
 
 
-def expand_compressed(compressed_indices: Any) -> Any:
+def expand_compressed(compressed_indices: Array) -> Array:
     """The row (or column) of every value, batches one after the other and all rows numbered through."""
     return np.repeat(np.arange(compressed_indices[..., 1:].size), np.diff(compressed_indices).ravel())
 
 
-def places_of(array: CompressedArray) -> Any:
+def places_of(array: CompressedArray) -> Array:
     """The indices, in coordinate form, of all elements of `values`, in their order."""
     n, block = array.batch_dim, array.blocksize or (1, 1)
     batch, major = np.divmod(expand_compressed(array.compressed_indices), array.compressed_indices.shape[-1] - 1 or 1)
@@ -202,7 +202,7 @@ def compress(array: SparseArray, layout: str, blocksize: tuple[int, int] | None 
     )
 
 
-def batched(layout: str, major: Any, minor: Any, values: Array, array: Array, n: int, rows: int) -> CompressedArray:
+def batched(layout: str, major: Array, minor: Array, values: Array, array: Array, n: int, rows: int) -> CompressedArray:
     """The parts, from sorted numbers of rows that run through all batches."""
     batch = array.shape[:n]
     counts = np.bincount(major, minlength=int(np.prod(batch)) * rows).reshape(*batch, rows)
@@ -278,7 +278,7 @@ def to_form(array: Array, form: Form) -> Array:
     return array if form.layout == "sparse_coo" else compress(array, form.layout, form.blocksize)
 
 
-def like(result: Array, array: CompressedArray, layout: str | None = None) -> Any:
+def like(result: Array, array: CompressedArray, layout: str | None = None) -> Array:
     """A result that was computed in coordinate form, in the layout of an operand; a dense one stays dense."""
     if type(result) is not SparseArray:
         return result
@@ -294,7 +294,7 @@ def masked(array: Array, mask: AnySparse) -> Array:
 # ---- through NumPy's names
 
 
-def apply(ufunc: Any, inputs: Any, out: Array) -> Array:
+def apply(ufunc: Array, inputs: Any, out: Array) -> Array:
     """A ufunc, of which one of the operands is in a compressed layout; `out` is one of them, or None."""
     result = computed(ufunc, inputs)
     if out is None:
@@ -309,7 +309,7 @@ def apply(ufunc: Any, inputs: Any, out: Array) -> Array:
     return out
 
 
-def computed(ufunc: Any, inputs: Any) -> Any:
+def computed(ufunc: Array, inputs: Any) -> Array:
     name = ufunc.__name__
     first = next(x for x in inputs if type(x) is CompressedArray)
     if name in LINEAR or name in ZERO_TO_ZERO:
@@ -326,7 +326,7 @@ def is_scalar(value: Array) -> bool:
     return not isinstance(value, AnySparse) and is_number(value)
 
 
-def scaled(ufunc: Any, inputs: Any) -> Any:
+def scaled(ufunc: Array, inputs: Any) -> Any:
     a, b = inputs
     if type(b) is CompressedArray and ufunc.__name__ == "divide":
         raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor, not a sparse one")
@@ -335,7 +335,7 @@ def scaled(ufunc: Any, inputs: Any) -> Any:
 
 def sum_over(
     array: CompressedArray, axis: Any = 0, dtype: DType | None = None, out: None = None, keepdims: bool = False
-) -> Any:
+) -> Array:
     """np.add.reduce: of everything; or of some dimensions, which are kept, of CSR and CSC."""
     axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if {a % array.ndim for a in axes} == set(range(array.ndim)):

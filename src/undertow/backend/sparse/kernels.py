@@ -80,7 +80,7 @@ def is_number(value: Array) -> bool:
     return type(value) is not SparseArray and np.ndim(value) == 0
 
 
-def add(a: Array, b: Array) -> Any:
+def add(a: Array, b: Array) -> Array:
     if is_number(a) or is_number(b):
         raise RuntimeError(
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead: a number added to every element "
@@ -110,7 +110,7 @@ def add_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
     return coalesced(joined) if crowded or (a.coalesced and b.coalesced) else joined
 
 
-def subtract(a: Array, b: Array) -> Any:
+def subtract(a: Array, b: Array) -> Array:
     return add(a, b if is_number(b) else np.negative(b))
 
 
@@ -121,7 +121,7 @@ def sum_over(
     out: None = None,
     keepdims: bool = False,
     **unknown: Any,
-) -> Any:
+) -> Array:
     """np.add.reduce. Dense once no sparse dimension is left."""
     if unknown or out is not None:
         raise unsupported("sum")
@@ -143,7 +143,7 @@ def sum_over(
     return coalesced(SparseArray(indices, values, shape, array.coalesced and not gone))
 
 
-def sum_to(array: SparseArray, shape: tuple[int, ...]) -> Any:
+def sum_to(array: SparseArray, shape: tuple[int, ...]) -> Array:
     """Sum down to `shape`, which broadcasts to the array's: the transpose of broadcasting."""
     lead = array.ndim - len(shape)
     if lead:
@@ -195,7 +195,7 @@ def divide(a: Array, b: Array) -> SparseArray:
     return SparseArray(a.indices, a.values / b, a.shape, a.coalesced)
 
 
-def product(a: Array, b: Array) -> Any:
+def product(a: Array, b: Array) -> Array:
     """The matrix product; dense unless both are sparse."""
     if any(isinstance(x, AnySparse) and type(x) is not SparseArray for x in (a, b)):
         return np.matmul(a, b)
@@ -275,7 +275,7 @@ ZERO_TO_ZERO = {
 WITH_NUMBERS = {"maximum", "minimum", "fmax", "fmin", "power", "fmod", "remainder", "floor_divide"}
 
 
-def apply(ufunc: Any, inputs: Sequence[Any], out: Array) -> Array:
+def apply(ufunc: Array, inputs: Sequence[Any], out: Array) -> Array:
     """A ufunc, of which one of the operands is sparse; `out` is one of them, or None."""
     name = ufunc.__name__
     into_dense = name in ("add", "subtract") and out is inputs[0] and type(out) is not SparseArray
@@ -291,7 +291,7 @@ def apply(ufunc: Any, inputs: Sequence[Any], out: Array) -> Array:
     return result if out is None else store(out, result)
 
 
-def with_number(ufunc: Any, inputs: Sequence[Any]) -> Any:
+def with_number(ufunc: Array, inputs: Sequence[Any]) -> Array:
     """A ufunc of a sparse array and a number, such as np.maximum(sparse, 0), if it leaves zeros zero."""
     array = next(x for x in inputs if type(x) is SparseArray)
     others = [x for x in inputs if x is not array]

@@ -109,7 +109,7 @@ class AnySparse(NDArrayOperatorsMixin):
     def copy(self, order: str = "K") -> Array:
         return self.with_values(self.values.copy())
 
-    def astype(self, dtype: DType, order: str = "K", copy: bool = True) -> Any:
+    def astype(self, dtype: DType, order: str = "K", copy: bool = True) -> Array:
         return self.with_values(self.values.astype(dtype))
 
     def fill(self, value: Array) -> None:

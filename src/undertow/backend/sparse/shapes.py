@@ -50,7 +50,7 @@ def expand_dims(array: SparseArray, axis: int) -> SparseArray:
     return SparseArray(np.insert(array.indices, axis, 0, axis=0), array.values, shape, array.coalesced)
 
 
-def concatenate(arrays: Sequence[Any], axis: int = 0) -> SparseArray:
+def concatenate(arrays: Sequence[Array], axis: int = 0) -> SparseArray:
     if any(type(array) is not SparseArray for array in arrays):
         raise unsupported("cat of dense and sparse tensors")
     axis %= arrays[0].ndim
@@ -68,7 +68,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> SparseArray:
     return joined
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> SparseArray:
+def stack(arrays: Sequence[Array], axis: int = 0) -> SparseArray:
     if any(type(array) is not SparseArray for array in arrays):
         raise unsupported("stack of dense and sparse tensors")
     axis %= arrays[0].ndim + 1

@@ -43,7 +43,7 @@ class SendRpcBackward(RpcNode):
 
     __slots__ = ()
 
-    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         return [None if edge is None else g for g, edge in zip(grad, edges, strict=True)]
 
 
@@ -59,7 +59,7 @@ class RecvRpcBackward(RpcNode):
         super().__init__((), tensors)
         self.context_id, self.message_id, self.source = context_id, message_id, source
 
-    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: list[Any], edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         context = retrieve(self.context_id)
         assert context.task is not None
         grads = [None if g is None else Tensor(g, xp) for g in grad]

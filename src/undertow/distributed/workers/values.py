@@ -59,7 +59,7 @@ def travels(kind: type, write: Callable[[Any], tuple[Any, ...]], reader: Callabl
 # ---- functions and classes, by name
 
 
-def name_of(function: Any) -> tuple[str, str]:
+def name_of(function: Callable[..., Any]) -> tuple[str, str]:
     """The module and the name by which another process finds a function or class."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module is None or name is None or "<locals>" in name or "<lambda>" in name:

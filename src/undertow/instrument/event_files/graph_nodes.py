@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.saved_tensors.ledger import nodes_below
 from undertow.graph.accumulate import AccumulateGrad
@@ -12,6 +12,9 @@ from undertow.instrument.replay.watching import Watching
 from undertow.modes import enable_grad
 from undertow.pytree import flatten
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
 
 
 def graph_nodes(model: Any, input: Any) -> list[tuple[str, str, list[str], list[int]]]:
@@ -42,7 +45,7 @@ def graph_nodes(model: Any, input: Any) -> list[tuple[str, str, list[str], list[
     return found
 
 
-def shape_of(node: Any) -> list[int]:
+def shape_of(node: Node) -> list[int]:
     if isinstance(node, AccumulateGrad):
         return list(node.variable.shape)
     return list(node._input_metadata[0].shape)

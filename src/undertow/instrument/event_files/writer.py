@@ -64,7 +64,12 @@ class SummaryWriter:
     # ---- what can be added
 
     def add_scalar(
-        self, tag: str, scalar_value: Any, global_step: int | None = None, walltime: float | None = None, **further: Any
+        self,
+        tag: str,
+        scalar_value: Array,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        **further: Any,
     ) -> None:
         """A number, which becomes a point of the curve `tag`."""
         self._add(messages.scalar(tag, float(_array(scalar_value))), global_step, walltime)
@@ -84,7 +89,7 @@ class SummaryWriter:
     def add_histogram(
         self,
         tag: str,
-        values: Any,
+        values: Tensor,
         global_step: int | None = None,
         bins: int = 64,
         walltime: float | None = None,
@@ -105,7 +110,7 @@ class SummaryWriter:
     def add_image(
         self,
         tag: str,
-        img_tensor: Any,
+        img_tensor: Array,
         global_step: int | None = None,
         walltime: float | None = None,
         dataformats: str = "CHW",
@@ -121,7 +126,7 @@ class SummaryWriter:
     def add_images(
         self,
         tag: str,
-        img_tensor: Any,
+        img_tensor: Tensor,
         global_step: int | None = None,
         walltime: float | None = None,
         dataformats: str = "NCHW",
@@ -201,7 +206,7 @@ class SummaryWriter:
         self.close()
 
 
-def _array(value: Any) -> Any:
+def _array(value: Array) -> Any:
     """Numbers as an array of the CPU."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()._array

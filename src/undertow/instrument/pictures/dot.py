@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.instrument.pictures.graph import MOST_NODES, Graph, read_graph
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
-def to_dot(outputs: Any, names: Any = None, most_nodes: int = MOST_NODES) -> str:
+
+def to_dot(outputs: Tensor, names: Any = None, most_nodes: int = MOST_NODES) -> str:
     """The graph of `outputs` for Graphviz: gradients flow along the arrows.
 
     outputs  a tensor, a node, or a sequence of them

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.autograd.saved_tensors.ledger import nodes_below
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.instrument.replay import facts
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.graph.node import Node
 
 #: beyond this many nodes a picture helps nobody
 MOST_NODES = 400
@@ -55,7 +58,7 @@ def read_graph(outputs: Any, names: Any = None, most: int = MOST_NODES) -> Graph
     return Graph(drawn, edges, [k for k in range(len(nodes)) if k not in reached])
 
 
-def title_of(node: Any, names: Mapping[int, str]) -> str:
+def title_of(node: Node, names: Mapping[int, str]) -> str:
     if isinstance(node, AccumulateGrad):
         return names.get(id(node.variable), "leaf")
     return facts.title_of(node)

@@ -6,15 +6,18 @@ import html
 import os
 import shutil
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.instrument.pictures.dot import dot_text
 from undertow.instrument.pictures.graph import MOST_NODES, Graph, read_graph
 from undertow.instrument.pictures.layers import HEIGHT, Placed
 
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
+
 
 def to_svg(
-    outputs: Any,
+    outputs: Tensor,
     path: str | os.PathLike[str] | None = None,
     names: Any = None,
     engine: str | None = None,

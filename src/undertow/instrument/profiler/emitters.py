@@ -15,13 +15,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import get_ident, local
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from undertow.autograd.interceptors.observer import Observer, enter, leave, name_of
 from undertow.engine.watch import Watch, install_watcher, remove_watcher
 from undertow.graph.node import LAST, Node, next_sequence_nr
 from undertow.instrument.profiler.recorder import shape_of
 from undertow.modes import current
+
+if TYPE_CHECKING:
+    from undertow.tensor import Tensor
 
 # ---- the libraries
 
@@ -109,7 +112,7 @@ class Marked(Observer):
     def over(self, below: Any) -> Marked:
         return Marked(self.emitter, below)
 
-    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, begin: int) -> None:
+    def ran(self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor, begin: int) -> None:
         pass
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:

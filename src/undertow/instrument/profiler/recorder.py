@@ -8,6 +8,7 @@ lock). With the compiled core the list is of a type of its own, whose rows are t
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextvars import ContextVar
 from threading import current_thread, get_ident, get_native_id
 from time import perf_counter_ns, time_ns
@@ -203,19 +204,19 @@ class Profiled(Observer):
     def over(self, below: Any) -> Profiled:
         return Profiled(self.recorder, below)
 
-    def watched(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def watched(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rows = self.rows_for_core
         if rows is None or core is None:
             return super().watched(name, function, args, kwargs)
         return core.run_watched(rows, name, function, args, kwargs)
 
-    def detach(self, function: Any, itself: Any, tensor: Tensor) -> Any:
+    def detach(self, function: Callable[..., Any], itself: Any, tensor: Tensor) -> Any:
         rows = self.rows_for_core
         if rows is None or core is None:
             return super().detach(function, itself, tensor)
         return core.run_watched(rows, "detach", itself, (tensor,), {})
 
-    def draw(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def draw(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rows = self.rows_for_core
         if rows is None or core is None:
             return super().draw(function, args, kwargs)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedWriter, FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from undertow.interop.files.replaced import write_replacement
 from undertow.interop.files.whole_objects import ObjectsReader, write_objects
 from undertow.interop.files.write_torch import NotDataError, write_torch_file
 from undertow.tensor import LEAF, Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Device
+    from undertow.graph.node import Node
 
 #: the name of the JSON text among the arrays
 STRUCTURE = "undertow.structure"
@@ -77,7 +81,7 @@ def load(
     map_location: Any = None,
     pickle_module: Any = None,
     *,
-    device: Any = None,
+    device: Device | str | int | None = None,
     weights_only: bool | None = None,
     mmap: bool | None = None,
     **pickle_load_args: Any,
@@ -175,7 +179,7 @@ def _joined(name: str, key: Any) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
-def _array_of(obj: Any, name: str) -> Any:
+def _array_of(obj: Array, name: str) -> Array:
     array = obj._array if isinstance(obj, Tensor) else np.asarray(obj)
     if type(array) is not np.ndarray:
         array = obj.detach().cpu()._array
@@ -186,7 +190,7 @@ def _array_of(obj: Any, name: str) -> Any:
     return array
 
 
-def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
+def _decode(node: Node, arrays: dict[str, Any], path: Any, depth: int) -> Any:
     if depth > MAX_DEPTH or not isinstance(node, dict):
         raise damaged(path, "its structure is not one that save() writes")
     match node:
@@ -210,7 +214,7 @@ def _decode(node: Any, arrays: dict[str, Any], path: Any, depth: int) -> Any:
     raise damaged(path, "its structure is not one that save() writes")
 
 
-def _in_dtype(array: Array, dtype: DType) -> Any:
+def _in_dtype(array: Array, dtype: DType) -> Array:
     """bfloat16, which .npz files do not know, is stored as its bits; complex128 as pairs of numbers."""
     if dtype == "complex128" and array.dtype == np.float64 and array.shape[-1:] == (2,):
         return np.ascontiguousarray(array).view(np.complex128).reshape(array.shape[:-1])
@@ -228,13 +232,13 @@ def _plain(arrays: Any, path: Any) -> Any:
     return {name: _tensor(array, path) for name, array in arrays.items()} if isinstance(arrays, dict) else arrays[0]
 
 
-def _tensor(array: Array, path: Any) -> Any:
+def _tensor(array: Array, path: Any) -> Tensor:
     if not (array.dtype in SCALAR_NAMES or dtypes.is_bfloat16(array.dtype)):
         raise damaged(path, f"it has an array of dtype {array.dtype}, which no tensor can have")
     return Tensor(array, cpu)
 
 
-def _moved(tree: Any, device: Any, done: dict[int, Any]) -> Any:
+def _moved(tree: Any, device: Device | str | int | None, done: dict[int, Any]) -> Any:
     """The tree on another device; what is in it several times is moved once."""
     if id(tree) not in done:
         done[id(tree)] = tree  # a file of PyTorch's may have a list that holds itself; it is left as it is
@@ -242,7 +246,7 @@ def _moved(tree: Any, device: Any, done: dict[int, Any]) -> Any:
     return done[id(tree)]
 
 
-def _copied_to(tree: Any, device: Any, done: dict[int, Any]) -> Any:
+def _copied_to(tree: Any, device: Device | str | int | None, done: dict[int, Any]) -> Any:
     if isinstance(tree, Tensor):
         leaf: Any = tree
         moved = leaf.detach().to(device)
@@ -297,7 +301,7 @@ def _npz_members(path: PathLike) -> Iterator[tuple[str, Any]]:
             yield info.filename.removesuffix(".npy"), _read_npy(archive, info, path)
 
 
-def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: PathLike) -> Any:
+def _read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: PathLike) -> Array:
     """One array, after its header was found to announce no more than there is."""
     with archive.open(info) as file:
         try:

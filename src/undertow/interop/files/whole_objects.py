@@ -11,10 +11,14 @@ import io
 import pickle
 import sys
 import zipfile
-from typing import Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from undertow.interop.files.archives import writing
 from undertow.interop.files.read_torch import ALLOWED, STORAGES, WeightsReader
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
+    from undertow.tensor import Tensor
 
 
 def write_objects(file: BinaryIO, obj: Any, pickle_module: Any = None, protocol: int = 2) -> None:
@@ -46,7 +50,7 @@ class ObjectsReader(WeightsReader):
             return self._nearest(module, name)
         return pickle._Unpickler.find_class(self, module, name)
 
-    def _parameter(self, data: Any, requires_grad: bool, hooks: Any) -> Any:
+    def _parameter(self, data: Array, requires_grad: bool, hooks: Any) -> Tensor:
         return self._nearest("undertow.nn", "Parameter")(data, requires_grad)
 
     @staticmethod

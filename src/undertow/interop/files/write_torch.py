@@ -40,7 +40,7 @@ def write_torch_file(file: BinaryIO, tree: Any) -> None:
         archive.writestr("archive/version", "3\n")
 
 
-def little_endian(array: Array) -> Any:
+def little_endian(array: Array) -> Array:
     bits = array.view(np.uint16) if array.dtype.kind == "V" else array
     return bits.astype(bits.dtype.newbyteorder("<"), copy=False)
 
@@ -84,7 +84,7 @@ class _Writer:
             raise NotDataError(f"a dict at {name.lstrip('.') or 'the top'!r} has the key {key!r}")
         return key
 
-    def tensor(self, obj: Any, name: str) -> bytes:
+    def tensor(self, obj: Array, name: str) -> bytes:
         tensor: Any = obj
         array = tensor.detach().cpu()._array if isinstance(obj, Tensor) else np.asarray(obj)
         if type(array) is not np.ndarray:

@@ -15,7 +15,7 @@ from undertow.tensor import Tensor
 # ---- numbers between two ends
 
 
-def spaced(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> tuple[Any, Any]:
+def spaced(start: Array, stop: Array, num: int, endpoint: bool, axis: int) -> tuple[Any, Any]:
     """Numbers at equal distances from `start` to `stop`, and the distance."""
     start, stop = tensors((start, stop))
     gaps = max(num - 1 if endpoint else num, 1)
@@ -29,7 +29,7 @@ def spaced(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> tuple[
 
 @counterpart(np.linspace)
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: DType = None,
+    start: Array, stop: Array, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: DType = None,
     axis: int = 0,
 ) -> Any:  # fmt: skip
     values, step = spaced(start, stop, num, endpoint, axis)
@@ -39,11 +39,11 @@ def linspace(
 
 @counterpart(np.logspace)
 def logspace(
-    start: Any,
+    start: Array,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
-    base: Any = 10.0,
+    base: Array = 10.0,
     dtype: DType | None = None,
     axis: int = 0,
 ) -> Array:
@@ -54,7 +54,7 @@ def logspace(
 
 @counterpart(np.geomspace)
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: DType | None = None, axis: int = 0
+    start: Array, stop: Array, num: int = 50, endpoint: bool = True, dtype: DType | None = None, axis: int = 0
 ) -> Array:
     start, stop = tensors((start, stop))
     if (np.sign(unwrapped(start)) * np.sign(unwrapped(stop)) != 1).any():
@@ -84,7 +84,7 @@ def diff(a: Array, n: int = 1, axis: int = -1, prepend: Any = None, append: Arra
     return ops.diff(ops.cat([p for p in parts if p is not None], axis), n, axis)
 
 
-def edge_of(value: Any, a: Array, axis: int) -> Array | None:
+def edge_of(value: Array | None, a: Array, axis: int) -> Array | None:
     """What is put before or after the values: a number stands for a row of it."""
     if value is None:
         return None

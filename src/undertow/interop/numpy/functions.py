@@ -142,7 +142,7 @@ for _name in ("diag", "diagflat", "tril", "triu"):
 # ---- elementwise
 
 
-def _of_one_dtype(a: Any, b: Any) -> list[Any]:
+def _of_one_dtype(a: Array, b: Array) -> list[Any]:
     """Both as tensors of the dtype that NumPy would compare them in."""
     pair = tensors([a, b])
     weak = (bool, int, float, complex)
@@ -151,7 +151,7 @@ def _of_one_dtype(a: Any, b: Any) -> list[Any]:
 
 
 @counterpart(np.isclose)
-def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Array:
+def isclose(a: Array, b: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Array:
     return ops.isclose(*_of_one_dtype(a, b), rtol, atol, equal_nan)
 
 
@@ -203,7 +203,7 @@ def full_like(a: Array, fill_value: Any, dtype: DType | None = None) -> Array:
 
 
 @counterpart(np.select)
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
+def select(condlist: Any, choicelist: Any, default: Array = 0) -> Array:
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
     found = default
@@ -289,7 +289,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Array, *args: Any, **kwargs: A
 
 
 @counterpart(np.apply_over_axes)
-def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Tensor:
     for axis in np.atleast_1d(axes).tolist():
         found = func(a, axis)
         a = found if found._array.ndim == a._array.ndim else ops.unsqueeze(found, axis % a._array.ndim)
@@ -363,7 +363,7 @@ def rot90(m: Array, k: int = 1, axes: Any = (0, 1)) -> Array:
 
 
 @counterpart(np.roll)
-def roll(a: Array, shift: Any, axis: Any = None) -> Array:
+def roll(a: Array, shift: Any, axis: Dims = None) -> Array:
     return ops.roll(a, shift) if axis is None else ops.roll(a, shift, axis)
 
 
@@ -373,14 +373,14 @@ def tile(A: Array, reps: Any) -> Array:
 
 
 @counterpart(np.repeat)
-def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
+def repeat(a: Array, repeats: Any, axis: Dims = None) -> Array:
     if axis is not None and not isinstance(repeats, (int, Tensor)):
         repeats = Tensor(np.asarray(repeats), a._xp)
     return ops.repeat_interleave(a, repeats, axis)
 
 
 @counterpart(np.concatenate)
-def concatenate(arrays: Any, /, axis: Any = 0) -> Array:
+def concatenate(arrays: Any, /, axis: Dims = 0) -> Array:
     arrays = tensors(arrays)
     return ops.cat([flat(a, 0)[0] for a in arrays]) if axis is None else ops.cat(arrays, axis)
 
@@ -403,7 +403,7 @@ def split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 
 @counterpart(np.take)
-def take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Array:
+def take(a: Array, indices: Any, axis: Any = None, *, mode: str = "raise") -> Array:
     if axis is None:
         a, axis = flat(a, 0)
     index = inside(as_index(indices, a), a._array.shape[axis], mode)

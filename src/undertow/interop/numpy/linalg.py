@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import string
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType
 from undertow.interop.numpy.functions import counterpart, flat, ops, same, tensors, unwrapped
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
 
 # ---- products: here NumPy promotes dtypes, where the operations want them to agree
 
@@ -142,7 +145,7 @@ def _mirrored(a: Array, UPLO: str) -> Array:
 
 
 @counterpart(np.linalg.norm)
-def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+def norm(x: Array, ord: Any = None, axis: Dims = None, keepdims: bool = False) -> Array:
     if ord is None:
         return ops.linalg_vector_norm(x, 2, axis, keepdim=keepdims)
     if axis is None and x._array.ndim > 2:
@@ -228,7 +231,7 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Arr
 
 
 @counterpart(np.linalg.vector_norm)
-def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
+def vector_norm(x: Array, /, *, axis: Dims = None, keepdims: bool = False, ord: Any = 2) -> Array:
     return ops.linalg_vector_norm(x, ord, axis, keepdim=keepdims)
 
 
@@ -264,7 +267,7 @@ def linalg_cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 
 @counterpart(np.linalg.slogdet)
-def slogdet(a: Array) -> Any:
+def slogdet(a: Array) -> Array:
     return SlogdetResult(*ops.linalg_slogdet(a))
 
 

@@ -7,7 +7,7 @@ says which element stands where. So every such function has its gradient without
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from undertow.backend.interface import Array
 from undertow.interop.numpy.functions import FUNCTIONS, counterpart, ops, tensors, unwrapped
 from undertow.ops.inplace.methods import copy_
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
 
 
 def moved(function: Callable[..., Any], sources: Any, *args: Any, **kwargs: Any) -> Any:
@@ -50,7 +53,7 @@ for _function in (np.delete, np.resize, np.rollaxis, np.unstack, np.lib.stride_t
 
 
 @counterpart(np.append)
-def append(arr: Array, values: Array, axis: Any = None) -> Array:
+def append(arr: Array, values: Array, axis: Dims = None) -> Array:
     return moved(np.append, (arr, values), axis=axis)
 
 
@@ -114,7 +117,7 @@ def sort_complex(a: Array) -> Array:
 
 
 @counterpart(np.trim_zeros)
-def trim_zeros(filt: Array, trim: str = "fb", axis: Any = None) -> Array:
+def trim_zeros(filt: Array, trim: str = "fb", axis: Dims = None) -> Array:
     places = np.nonzero(unwrapped(filt))[0] if axis is None and filt._array.ndim == 1 else None
     if places is None:
         raise ops.Missing("trim_zeros of more than one dimension")
@@ -128,7 +131,7 @@ def trim_zeros(filt: Array, trim: str = "fb", axis: Any = None) -> Array:
 
 @counterpart(np.unique)
 def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
+    ar: Array, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
     *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
     _, index, inverse, counts = np.unique(unwrapped(ar), True, True, True, axis, equal_nan=equal_nan)
@@ -144,17 +147,17 @@ def unique_values(x: Array) -> Array:
 
 
 @counterpart(np.unique_counts)
-def unique_counts(x: Array) -> Any:
+def unique_counts(x: Array) -> Array:
     return type(np.unique_counts(unwrapped(x)))(*unique(x, return_counts=True, equal_nan=False))
 
 
 @counterpart(np.unique_inverse)
-def unique_inverse(x: Array) -> Any:
+def unique_inverse(x: Array) -> Array:
     return type(np.unique_inverse(unwrapped(x)))(*unique(x, return_inverse=True, equal_nan=False))
 
 
 @counterpart(np.unique_all)
-def unique_all(x: Array) -> Any:
+def unique_all(x: Array) -> Array:
     return type(np.unique_all(unwrapped(x)))(*unique(x, True, True, True, equal_nan=False))
 
 

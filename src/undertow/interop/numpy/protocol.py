@@ -51,7 +51,7 @@ def is_foreign(value: Any) -> bool:
     return not known and getattr(type(value), "__array_ufunc__", None) is not None
 
 
-def change_at(ufunc: Any, name: str, inputs: Any) -> None:
+def change_at(ufunc: Array, name: str, inputs: Any) -> None:
     """`ufunc.at`: in place, recorded if a gradient is wanted of anything in it."""
     if not is_followed(inputs):
         mutate(ufunc.at, name, inputs, {})
@@ -65,7 +65,7 @@ def change_at(ufunc: Any, name: str, inputs: Any) -> None:
 # ---- functions
 
 
-def array_function(function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def array_function(function: Array, types: Any, args: Any, kwargs: Any) -> Any:
     """`__array_function__`: what NumPy calls for `np.sum(t)`, `np.concatenate([t, u])`, ..."""
     name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
     if not all(issubclass(t, (Tensor, np.ndarray)) for t in types):
@@ -191,7 +191,7 @@ def store(name: str, result: Array, targets: tuple[Any, ...]) -> Array:
     return targets if len(targets) > 1 else targets[0]
 
 
-def write_out(function: Callable[..., Any], name: str, args: Any, out: tuple[Any, ...], kwargs: Any) -> Any:
+def write_out(function: Callable[..., Any], name: str, args: Any, out: tuple[Any, ...], kwargs: Any) -> Array:
     """A NumPy function with `out=` of which no gradient is wanted: computed on the bare arrays."""
     announce_change(out, name)
     arrays = unwrap(out)

@@ -25,7 +25,7 @@ NOTHING: Any = object()
 # ---- which elements take part
 
 
-def chosen(a: Array, where: Any, fill: Any) -> Array:
+def chosen(a: Array, where: Array, fill: Any) -> Array:
     """The elements for which `where` holds, and `fill` for the others."""
     if where is True:
         return a
@@ -37,7 +37,7 @@ def as_mask(where: Array, a: Tensor) -> Tensor:
     return ops.broadcast_to(mask, np.broadcast_shapes(mask._array.shape, a._array.shape))
 
 
-def count(a: Array, axis: Any, where: Any, keepdims: bool) -> Array:
+def count(a: Array, axis: Dims, where: Array, keepdims: bool) -> Array:
     """How many elements take part in each result."""
     mask = Tensor(np.ones(a._array.shape, bool), a._xp) if where is True else as_mask(where, a)
     return ops.sum(mask, axis, keepdim=keepdims)
@@ -57,12 +57,12 @@ def after(result: Array, initial: Any, operation: str) -> Array:
 @counterpart(np.sum)
 def sum_(
     a: Array,
-    axis: Any = None,
+    axis: Dims = None,
     dtype: DType | None = None,
     *,
     keepdims: bool = False,
     initial: Any = NOTHING,
-    where: Any = True,
+    where: Array = True,
 ) -> Array:
     return after(ops.sum(chosen(cast(a, dtype), where, 0), axis, keepdim=keepdims, dtype=dtype), initial, "add")
 
@@ -87,7 +87,9 @@ def prod(
 
 
 def extreme(operation: str, pair: str, empty: float) -> Callable[..., Any]:
-    def reduce(a: Array, axis: Any = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Any = True) -> Any:
+    def reduce(
+        a: Array, axis: Dims = None, *, keepdims: bool = False, initial: Any = NOTHING, where: Array = True
+    ) -> Any:
         if where is not True and initial is NOTHING:
             raise ValueError(f"reduction operation {pair!r} does not have an identity, so `where` needs `initial`")
         a = chosen(a, where, empty if dtypes.is_floating(a._array.dtype) else unwrapped(initial))
@@ -104,7 +106,7 @@ amin = counterpart(np.min, np.amin)(extreme("amin", "minimum", np.inf))
 
 
 def truth(function: Callable[..., Any], name: str, fill: bool) -> None:
-    def reduce(a: Array, axis: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
+    def reduce(a: Array, axis: Dims = None, *, keepdims: bool = False, where: Array = True) -> Any:
         return getattr(ops, name)(chosen(ops.ne(a, 0), where, fill), axis, keepdim=keepdims)
 
     FUNCTIONS[function] = reduce
@@ -115,7 +117,7 @@ truth(np.any, "any", False)
 
 
 def position(function: Callable[..., Any], name: str) -> None:
-    def reduce(a: Array, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def reduce(a: Array, axis: Dims = None, *, keepdims: bool = False) -> Any:
         return getattr(ops, name)(a, axis, keepdim=keepdims)
 
     FUNCTIONS[function] = reduce
@@ -126,7 +128,7 @@ position(np.argmin, "argmin")
 
 
 @counterpart(np.ptp)
-def ptp(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
+def ptp(a: Array, axis: Dims = None, *, keepdims: bool = False) -> Array:
     return ops.sub(amax(a, axis, keepdims=keepdims), amin(a, axis, keepdims=keepdims))
 
 
@@ -139,7 +141,9 @@ def count_nonzero(a: Array, axis: Dims = None, *, keepdims: bool = False) -> Arr
 
 
 @counterpart(np.mean)
-def mean(a: Array, axis: Any = None, dtype: DType | None = None, *, keepdims: bool = False, where: Any = True) -> Array:
+def mean(
+    a: Array, axis: Dims = None, dtype: DType | None = None, *, keepdims: bool = False, where: Array = True
+) -> Array:
     a = cast(a, dtype)
     if not dtypes.is_differentiable(a._array.dtype):
         a = ops.to_dtype(a, np.dtype(float))
@@ -150,9 +154,9 @@ def mean(a: Array, axis: Any = None, dtype: DType | None = None, *, keepdims: bo
 
 @counterpart(np.var)
 def var(
-    a: Any, axis: Any = None, dtype: DType = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True,
-    mean: Any = None, correction: Any = NOTHING,
-) -> Any:  # fmt: skip
+    a: Array, axis: Dims = None, dtype: DType = None, *, ddof: float = 0, keepdims: bool = False, where: Array = True,
+    mean: Array | None = None, correction: Any = NOTHING,
+) -> Tensor:  # fmt: skip
     ddof = ddof if correction is NOTHING else correction
     a = cast(a, dtype)
     if where is True and mean is None:
@@ -164,7 +168,7 @@ def var(
 
 
 @counterpart(np.std)
-def std(a: Array, axis: Any = None, dtype: DType | None = None, **options: Any) -> Array:
+def std(a: Array, axis: Dims = None, dtype: DType | None = None, **options: Any) -> Array:
     if options.get("where", True) is True and options.get("mean") is None:
         ddof = options.get("correction", options.get("ddof", 0))
         return ops.std(cast(a, dtype), axis, correction=ddof, keepdim=options.get("keepdims", False))
@@ -173,7 +177,7 @@ def std(a: Array, axis: Any = None, dtype: DType | None = None, **options: Any) 
 
 @counterpart(np.average)
 def average(
-    a: Array, axis: Any = None, weights: Array | None = None, returned: bool = False, *, keepdims: bool = False
+    a: Array, axis: Dims = None, weights: Array | None = None, returned: bool = False, *, keepdims: bool = False
 ) -> Any:
     if weights is None:
         weights = ops.ones_like(a)
@@ -198,7 +202,7 @@ def filled(a: Array, value: Any) -> Array:
 @counterpart(np.nansum)
 def nansum(
     a: Array,
-    axis: Any = None,
+    axis: Dims = None,
     dtype: DType | None = None,
     *,
     keepdims: bool = False,
@@ -211,7 +215,7 @@ def nansum(
 @counterpart(np.nanprod)
 def nanprod(
     a: Array,
-    axis: Any = None,
+    axis: Dims = None,
     dtype: DType | None = None,
     *,
     keepdims: bool = False,
@@ -222,7 +226,7 @@ def nanprod(
 
 
 @counterpart(np.nancumsum)
-def nancumsum(a: Array, axis: Any = None, dtype: DType | None = None) -> Array:
+def nancumsum(a: Array, axis: Dims = None, dtype: DType | None = None) -> Array:
     return cumsum(filled(a, 0.0), axis, dtype)
 
 
@@ -251,13 +255,13 @@ def known(a: Array, where: Any) -> Array:
 
 @counterpart(np.nanmean)
 def nanmean(
-    a: Array, axis: Any = None, dtype: DType | None = None, *, keepdims: bool = False, where: Any = True
+    a: Array, axis: Dims = None, dtype: DType | None = None, *, keepdims: bool = False, where: Any = True
 ) -> Array:
     return mean(a, axis, dtype, keepdims=keepdims, where=known(a, where))
 
 
 @counterpart(np.nanvar)
-def nanvar(a: Array, axis: Any = None, dtype: DType | None = None, *, where: Any = True, **options: Any) -> Array:
+def nanvar(a: Array, axis: Dims = None, dtype: DType | None = None, *, where: Any = True, **options: Any) -> Array:
     return var(a, axis, dtype, where=known(a, where), **options)
 
 
@@ -326,12 +330,12 @@ def like_input(q: Any, a: Tensor) -> Any:
 
 
 @counterpart(np.percentile)
-def percentile(a: Array, q: Any, axis: Any = None, **options: Any) -> Array:
+def percentile(a: Array, q: Any, axis: Dims = None, **options: Any) -> Array:
     return quantile(a, hundredths(q), axis, **options)
 
 
 @counterpart(np.nanpercentile)
-def nanpercentile(a: Array, q: Any, axis: Any = None, **options: Any) -> Array:
+def nanpercentile(a: Array, q: Any, axis: Dims = None, **options: Any) -> Array:
     return nanquantile(a, hundredths(q), axis, **options)
 
 
@@ -340,13 +344,13 @@ def hundredths(q: Any) -> Array:
 
 
 @counterpart(np.median)
-def median(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
+def median(a: Array, axis: Dims = None, *, keepdims: bool = False) -> Array:
     # the mean of both middle values, where the operation `median` takes the lower one
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
 @counterpart(np.nanmedian)
-def nanmedian(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanmedian(a: Array, axis: Dims = None, *, keepdims: bool = False) -> Array:
     return nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
@@ -354,12 +358,12 @@ def nanmedian(a: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 @counterpart(np.cumsum)
-def cumsum(a: Array, axis: Any = None, dtype: DType | None = None) -> Array:
+def cumsum(a: Array, axis: Dims = None, dtype: DType | None = None) -> Array:
     return ops.cumsum(*(flat(a, 0) if axis is None else (a, axis)), dtype=dtype)
 
 
 @counterpart(np.cumprod)
-def cumprod(a: Array, axis: Any = None, dtype: DType | None = None) -> Array:
+def cumprod(a: Array, axis: Dims = None, dtype: DType | None = None) -> Array:
     return ops.cumprod(*(flat(a, 0) if axis is None else (a, axis)), dtype=dtype)
 
 
@@ -384,7 +388,7 @@ scan(np.cumulative_prod, "cumprod", 1)
 
 
 @counterpart(np.sort)
-def sort(a: Array, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Array:
+def sort(a: Array, axis: Dims = -1, *, kind: Any = None, stable: Any = None) -> Array:
     return ops.sort(*(flat(a, 0) if axis is None else (a, axis)))[0]
 
 
@@ -398,9 +402,9 @@ def argsort(a: Array, axis: Dims = -1, *, kind: Any = None, stable: Any = None) 
 
 @counterpart(np.cov)
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
-    aweights: Any = None, *, dtype: DType = None,
-) -> Any:  # fmt: skip
+    m: Array, y: Array | None = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
+    aweights: Array | None = None, *, dtype: DType = None,
+) -> Tensor:  # fmt: skip
     x = cast(variables(m, y, rowvar), dtype)
     weights = [None if w is None else tensors((w, x))[0] for w in (fweights, aweights)]
     ddof = (0 if bias else 1) if ddof is None else ddof
@@ -431,7 +435,7 @@ def bincount(x: Any, /, weights: Array | None = None, minlength: int = 0) -> Arr
 
 @counterpart(np.histogram)
 def histogram(
-    a: Array, bins: Any = 10, range: Any = None, density: Any = None, weights: Array | None = None
+    a: Array, bins: Array = 10, range: Any = None, density: Any = None, weights: Array | None = None
 ) -> tuple[Array, Array]:
     """Counts have no derivative; edges that are made from the data have the derivatives of its extremes."""
     if density or weights is not None or isinstance(bins, str):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import reduce as fold
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from undertow.interop.numpy.functions import FUNCTIONS, ops
 from undertow.interop.scipy import ufuncs
 from undertow.ops.arguments.nested_data import adopt
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.arguments.dims import Dims
 
 #: ufunc -> operation, where the names differ
 NAMES = {
@@ -89,7 +92,7 @@ def call(
     return operation(*inputs, **options)
 
 
-def understood(ufunc: Any, options: dict[str, Any]) -> dict[str, Any]:
+def understood(ufunc: Array, options: dict[str, Any]) -> dict[str, Any]:
     """The options that change the result; those that only say how to compute it are dropped."""
     harmless = {"order": "KAC", "subok": (True, False), "casting": ("same_kind", "unsafe")}
     rest = {name: value for name, value in options.items() if value not in harmless.get(name, ())}
@@ -136,7 +139,7 @@ def reduce(
     ufunc: Callable[..., Any],
     a: Array,
     *,
-    axis: Any = 0,
+    axis: Dims = 0,
     keepdims: bool = False,
     dtype: DType | None = None,
     **options: Any,

@@ -185,7 +185,7 @@ class FlatFunction:
 # ---- small things
 
 
-def as_parameter(leaf: Any) -> Array:
+def as_parameter(leaf: Array) -> Array:
     """A leaf of the example as an array."""
     array = np.asarray(leaf.detach() if isinstance(leaf, Tensor) else leaf)
     if array.dtype.kind not in "biuf":

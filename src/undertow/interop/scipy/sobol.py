@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
-def direction_numbers(dimension: int, bits: int) -> Any:
+
+def direction_numbers(dimension: int, bits: int) -> Array:
     """An integer for each dimension and bit, of shape (dimension, bits)."""
     try:
         from scipy.stats import qmc

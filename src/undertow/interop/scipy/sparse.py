@@ -8,7 +8,7 @@ from typing import Any
 from undertow.backend.interface import Array
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value: Array) -> bool:
     """Whether a value is a sparse array or matrix of SciPy."""
     scipy_sparse = sys.modules.get("scipy.sparse")  # what was never imported has made no arrays
     return scipy_sparse is not None and bool(scipy_sparse.issparse(value))

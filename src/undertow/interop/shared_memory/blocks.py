@@ -61,7 +61,7 @@ class Segment:
             "version": 3,
         }
 
-    def bytes(self) -> Any:
+    def bytes(self) -> Array:
         """An array of all bytes, whose base this segment is."""
         return np.asarray(self)
 

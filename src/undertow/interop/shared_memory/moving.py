@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable
 from sys import getrefcount
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def tensors_of_program() -> list[Tensor]:
     return [tensor for tensor in found if type(tensor._array) is np.ndarray]
 
 
-def move(tensors: list[Tensor], memory: Any) -> None:
+def move(tensors: list[Tensor], memory: Array) -> None:
     """Let tensors on a stretch of memory show a shared copy of it instead."""
     segment = new_segment(memory.nbytes).bytes()
     segment[:] = memory.view(np.uint8)
@@ -67,7 +66,7 @@ def move(tensors: list[Tensor], memory: Any) -> None:
         tensor._array = moved(tensor._array, address(memory), segment)
 
 
-def moved(array: Array, start: int, segment: Any) -> Any:
+def moved(array: Array, start: int, segment: Array) -> Array:
     """The part of a segment that an array was of the memory that began at `start`."""
     offset = address(array) - start if array.size else 0
     made = np.ndarray(array.shape, array.dtype, segment, offset, array.strides)

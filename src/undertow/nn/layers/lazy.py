@@ -55,7 +55,7 @@ class LazyLinear(LazyModule, linear.Linear):
 class LazyConvolution(LazyModule, conv.Convolution):
     """What lazy convolutions have in common: `in_channels` is that of the first input."""
 
-    def wait(self, out_channels: int, bias: bool, device: Any, dtype: DType) -> None:
+    def wait(self, out_channels: int, bias: bool, device: Device | str | int | None, dtype: DType) -> None:
         self.out_channels = out_channels
         self._check()
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -134,7 +134,7 @@ class LazyTransposedConvolution(LazyConvolution, conv.TransposedConvolution):
 class LazyChannelNorm(LazyModule, normalization.ChannelNorm):
     """What lazy norms have in common: `num_features` is the number of channels of the first input."""
 
-    def wait(self, affine: bool, tracked: bool, bias: bool, device: Any, dtype: DType) -> None:
+    def wait(self, affine: bool, tracked: bool, bias: bool, device: Device | str | int | None, dtype: DType) -> None:
         self.affine, self.track_running_stats = affine, tracked
         if affine:
             self.weight = UninitializedParameter(device=device, dtype=dtype)

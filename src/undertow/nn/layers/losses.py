@@ -15,7 +15,7 @@ from undertow.nn.module import Module
 from undertow.nn.old_reduction_arguments import takes_old_arguments
 
 if TYPE_CHECKING:
-    from undertow.backend.interface import Device
+    from undertow.backend.interface import Array, Device
     from undertow.nn.linear_cross_entropy import LinearCrossEntropyOptions
     from undertow.tensor import Tensor
 
@@ -39,7 +39,7 @@ class WeightedLoss(Loss):
 
     weight: Any
 
-    def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
+    def __init__(self, weight: Array | None = None, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.register_buffer("weight", weight)
 
@@ -348,7 +348,7 @@ class CTCLoss(Loss):
         super().__init__(reduction=reduction)
         self.blank, self.zero_infinity = blank, zero_infinity
 
-    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Array, target_lengths: Array) -> Tensor:
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
@@ -587,7 +587,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         device: Device | str | int | None = None,
         dtype: DType | None = None,
         reduction: str = "mean",
-        weight: Any = None,
+        weight: Array | None = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
         options: LinearCrossEntropyOptions | None = None,

@@ -12,7 +12,7 @@ from undertow.nn.module import Module
 from undertow.ops.network.attention import multi_head_attention_forward
 
 if TYPE_CHECKING:
-    from undertow.backend.interface import Device
+    from undertow.backend.interface import Array, Device
     from undertow.tensor import Tensor
 
 
@@ -108,7 +108,7 @@ class MultiheadAttention(Module):
     def forward(
         self,
         query: Tensor,
-        key: Any,
+        key: Array,
         value: Tensor,
         key_padding_mask: Tensor | None = None,
         need_weights: bool = True,

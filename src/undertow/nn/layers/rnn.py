@@ -97,7 +97,7 @@ class RNNBase(SharedArguments, Module):
     def _out_size(self) -> int:
         return self.proj_size or self.hidden_size
 
-    def _add_layer(self, layer: int, direction: int, device: Any, dtype: DType | None) -> None:
+    def _add_layer(self, layer: int, direction: int, device: Device | str | int | None, dtype: DType | None) -> None:
         rows = GATES[self.mode] * self.hidden_size
         columns = self.input_size if layer == 0 else self._out_size * (1 + self.bidirectional)
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, self._out_size)}

@@ -29,6 +29,7 @@ from undertow.tensor.extra import CUSTOM_FUNCTION
 from undertow.tensor.tensor import requires_grad
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.graph.edges import Edge
     from undertow.nn.module import Module
 
@@ -41,7 +42,7 @@ class BackwardHookFunctionBackward(Node):
     multiple_outputs = True
     keeps_outputs = False
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    def __init__(self, tensors: Sequence[Array]) -> None:
         super().__init__(
             [gradient_edge(t) if requires_grad(t) else None for t in tensors],
             spaces=[t._xp for t in tensors],
@@ -53,7 +54,7 @@ class BackwardHookFunctionBackward(Node):
         if state.record is not None:
             state.record(self, state)
 
-    def pull(self, xp: Namespace, grad: Any, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Any, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         """The gradients as they come; zeros where none has come, as PyTorch's hooks see them."""
         return [
             g if g is not None or edge is None else self.zeros(xp, nr)
@@ -210,7 +211,7 @@ def tensor_places(values: Sequence[Any]) -> list[int]:
     return [i for i, value in enumerate(values) if isinstance(value, Tensor)]
 
 
-def is_recorded(tensors: list[Any]) -> bool:
+def is_recorded(tensors: list[Array]) -> bool:
     """Whether operations on the tensors make nodes. Inside vmap and forward mode they are not led through any."""
     state = current()
     return state.grad_enabled and active() is NONE and any(current_edge(t) is not None for t in tensors)

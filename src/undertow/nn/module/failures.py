@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
 
 #: what layers and operations raise for arguments that do not fit
 TOLD = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
@@ -37,19 +40,19 @@ def tell_module(error: BaseException, module: Any, args: tuple[Any, ...]) -> Non
     error.__dict__["_undertow_module"] = Told(weakref.ref(module), path, description, note)
 
 
-def is_raised_again(module: Any, told: Told) -> bool:
+def is_raised_again(module: Module, told: Told) -> bool:
     """Whether an error that had left an outer module comes from inside it once more."""
     outer = told.module()
     return outer is None or any(part is module for part in outer.modules())
 
 
-def longer_path(module: Any, told: Told) -> str:
+def longer_path(module: Module, told: Told) -> str:
     inner = told.module()
     name = next((name for name, part in module.named_modules() if part is inner), "")  # "": it is nobody's part
     return ".".join([part for part in (name, told.path) if part])
 
 
-def described(module: Any, args: tuple[Any, ...]) -> str:
+def described(module: Module, args: tuple[Any, ...]) -> str:
     """The module as it is printed, in one line, and the shapes that it was given."""
     shapes = ", ".join([str(list(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in args])
     return f"{type(module).__name__}({module.extra_repr()})" + (f", called with {shapes}" if shapes else "")

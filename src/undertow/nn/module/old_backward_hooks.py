@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.graph.node import Node
     from undertow.nn.module import Module
 
@@ -22,7 +23,7 @@ BOTH = (
 )
 
 
-def watch_last_node(module: Module, args: tuple[Any, ...], result: Any, hooks: list[Callable[..., Any]]) -> None:
+def watch_last_node(module: Module, args: tuple[Any, ...], result: Array, hooks: list[Callable[..., Any]]) -> None:
     """Have the hooks called when the node of the module's first output runs."""
     first = result
     while not isinstance(first, Tensor):
@@ -42,7 +43,7 @@ def watch_last_node(module: Module, args: tuple[Any, ...], result: Any, hooks: l
         )
 
 
-def what_is_missed(args: tuple[Any, ...], result: Any, node: Node) -> str | None:
+def what_is_missed(args: tuple[Any, ...], result: Array, node: Node) -> str | None:
     outputs = result if isinstance(result, tuple) else (result,)
     if not all(isinstance(output, Tensor) for output in outputs):
         return "Using non-full backward hooks on a Module that does not return a single Tensor or a tuple of Tensors"

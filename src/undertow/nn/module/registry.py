@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.nn.parameter import Buffer, Parameter
 from undertow.tensor import Tensor
 from undertow.torch_names import missing
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
 
 #: the dictionaries of members
 KINDS = ("_parameters", "_buffers", "_modules")
@@ -194,7 +197,7 @@ class Registry:
         check_name(self, "_modules", name, "module")
         self._modules[name] = module
 
-    def register_module(self, name: str, module: Any) -> None:
+    def register_module(self, name: str, module: Module) -> None:
         """`add_module`.
 
         >>> import undertow as ut
@@ -266,7 +269,7 @@ def set_plain(module: Any, name: str, value: Any) -> None:
     object.__setattr__(module, name, value)
 
 
-def replaced_members(module: Any, kind: str, members: Any) -> Members:
+def replaced_members(module: Module, kind: str, members: Any) -> Members:
     """`module._parameters = {...}`."""
     if kind in module.__dict__:
         module.__dict__[kind].clear()

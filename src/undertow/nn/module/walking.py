@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from undertow.nn.module.registry import Registry
+
+if TYPE_CHECKING:
+    from undertow.nn.module import Module
 
 T = TypeVar("T", bound="Tree")
 
@@ -148,7 +151,7 @@ class Tree(Registry):
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return module
 
-    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Put a module in the place of a dotted name.
 
         strict  there must be a module already

@@ -9,12 +9,15 @@ They take either a batch of sequences of one length, or sequences of several, pa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.nn.rnn.run import Weights, run_layers
 from undertow.nn.rnn.steps import gru_step, lstm_step, rnn_step
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 def whole_layer(name: str, mode: str) -> Callable[..., Any]:
@@ -106,7 +109,7 @@ rnn_relu = whole_layer("rnn_relu", "RNN_RELU")
 
 
 def lstm_cell(
-    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Array | None = None, b_hh: Array | None = None
 ) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: the new h and c.
 
@@ -120,7 +123,9 @@ def lstm_cell(
     return h, c
 
 
-def gru_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+def gru_cell(
+    input: Tensor, hx: Array, w_ih: Tensor, w_hh: Tensor, b_ih: Array | None = None, b_hh: Array | None = None
+) -> Tensor:
     """One step of a GRU: the new h.
 
     >>> import undertow as ut
@@ -132,7 +137,9 @@ def gru_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = Non
     return h
 
 
-def rnn_tanh_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+def rnn_tanh_cell(
+    input: Tensor, hx: Array, w_ih: Tensor, w_hh: Tensor, b_ih: Array | None = None, b_hh: Array | None = None
+) -> Tensor:
     """One step of a simple recurrent layer: the new h.
 
     >>> import undertow as ut
@@ -144,7 +151,9 @@ def rnn_tanh_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any 
     return h
 
 
-def rnn_relu_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+def rnn_relu_cell(
+    input: Tensor, hx: Array, w_ih: Tensor, w_hh: Tensor, b_ih: Array | None = None, b_hh: Array | None = None
+) -> Tensor:
     """The same with relu in the place of tanh.
 
     >>> import undertow as ut

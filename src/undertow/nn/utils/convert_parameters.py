@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
@@ -19,7 +22,7 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
     return ops.cat([ops.reshape(parameter, (-1,)) for parameter in parameters], 0)
 
 
-def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+def vector_to_parameters(vec: Array, parameters: Iterable[Any]) -> None:
     """Let each parameter show its part of the vector.
 
     >>> import undertow as ut

@@ -27,7 +27,7 @@ class ComputedWeight:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def weight(self, module: Any, inside_call: bool) -> Any:
+    def weight(self, module: Module, inside_call: bool) -> Any:
         raise NotImplementedError("what the weight is")
 
     def __call__(self, module: Module, args: Any) -> None:
@@ -40,7 +40,7 @@ class ComputedWeight:
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def parameter(self, module: Module) -> Any:
+    def parameter(self, module: Module) -> Tensor:
         """The parameter that is to be computed; it is no parameter from now on."""
         what = {"WeightNorm": "weight_norm", "SpectralNorm": "spectral_norm"}[type(self).__name__]
         if any(isinstance(h.function, type(self)) and h.function.name == self.name for h in hooks_of(module)):
@@ -70,7 +70,7 @@ class WeightNorm(ComputedWeight):
         super().__init__(name)
         self.dim = -1 if dim is None else dim
 
-    def weight(self, module: Module, inside_call: bool) -> Any:
+    def weight(self, module: Module, inside_call: bool) -> Tensor:
         length, direction = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
         return direction * (length / norm_except(direction, self.dim))
 
@@ -91,7 +91,7 @@ class SpectralNorm(ComputedWeight):
     def as_matrix(self, weight: Tensor) -> Tensor:
         return ops.flatten(ops.movedim(weight, self.dim, 0), 1)
 
-    def weight(self, module: Module, inside_call: bool) -> Any:
+    def weight(self, module: Module, inside_call: bool) -> Tensor:
         weight, u, v = (getattr(module, self.name + suffix) for suffix in self.suffixes)
         matrix = self.as_matrix(weight)
         if inside_call and module.training:

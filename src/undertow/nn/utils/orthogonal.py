@@ -35,7 +35,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Tensor) -> Any:
+    def forward(self, X: Tensor) -> Tensor:
         wide = X.shape[-2] < X.shape[-1]
         X = ops.transpose(X, -2, -1) if wide else X
         Q = self.householder(X) if self.orthogonal_map == "householder" else self.rotation(X)

@@ -30,7 +30,7 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Any:
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
         return weight_v * (weight_g / norm_except(weight_v, self.dim))
 
     def right_inverse(self, weight: Tensor) -> tuple[Any, Any]:
@@ -90,7 +90,7 @@ class _SpectralNorm(Module):
                 self._u.copy_(ops.normalize(ops.mv(matrix, self._v), dim=0, eps=self.eps))
                 self._v.copy_(ops.normalize(ops.mv(ops.adjoint(matrix), self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: Tensor) -> Any:
+    def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
             return ops.normalize(weight, dim=0, eps=self.eps)
         matrix = self._as_matrix(weight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import ContextDecorator, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import DType
 from undertow.modes import no_grad
@@ -14,6 +14,9 @@ from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
 from undertow.scopes import Scope
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class Cache:
@@ -138,7 +141,7 @@ class ParametrizationList(ModuleList):
         return made
 
 
-def inverted(modules: list[Any], original: Any) -> Any:
+def inverted(modules: list[Any], original: Array) -> Any:
     """What the modules would make the original of: one tensor or several. Who cannot tell counts as the identity."""
     inverses = [module.right_inverse for module in reversed(modules) if hasattr(module, "right_inverse")]
     found = original

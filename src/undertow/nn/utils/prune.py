@@ -37,7 +37,7 @@ class BasePruningMethod:
         """The mask: zero where the tensor is pruned from now on, and where `default_mask` is."""
         raise NotImplementedError(f"{type(self).__name__} does not say what is pruned: it needs compute_mask")
 
-    def apply_mask(self, module: Module) -> Any:
+    def apply_mask(self, module: Module) -> Tensor:
         """The parameter times the mask."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
@@ -272,7 +272,7 @@ class CustomFromMask(BasePruningMethod):
 # ---- pruning a module
 
 
-def identity(module: Any, name: str) -> Any:
+def identity(module: Module, name: str) -> Any:
     """Put a mask of ones on a parameter, to be changed later."""
     Identity.apply(module, name)
     return module

@@ -10,6 +10,7 @@ from undertow.scopes import Scope
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.nn.module import Module
 
 
@@ -112,7 +113,7 @@ def check_names(module: Module, own: dict[str, Any], tensors: dict[str, Any]) ->
         raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{lines}")
 
 
-def place_of(module: Module, target: str, tensor: Any) -> tuple[Any, str]:
+def place_of(module: Module, target: str, tensor: Array) -> tuple[Any, str]:
     """The dictionary that a dotted name leads to, and the name in it."""
     path, _, name = target.rpartition(".")
     if not name:

@@ -71,7 +71,7 @@ def wide(value: Any) -> Any:
     return cast(value, dtypes.float32) if is_narrow(value) else value
 
 
-def wide_dtype(dtype: DType) -> Any:
+def wide_dtype(dtype: DType) -> DType:
     """What a forward is told of a parameter `dtype`: float32 if half precision is asked for."""
     return dtypes.float32 if dtype in NARROW else dtype
 
@@ -81,7 +81,7 @@ def _round_array(array: Array, dtype: DType) -> Array:
     return namespace_of_array(array).astype(array, dtype) if array.dtype.kind == "f" else array
 
 
-def rounded(out: Any, dtype: DType, exact: Sequence[int] = ()) -> Any:
+def rounded(out: Array, dtype: DType, exact: Sequence[int] = ()) -> Any:
     """The result of an operation in half precision: an array, or several, with those at `exact` left as they are."""
     if type(out) is not tuple:
         return _round_array(out, dtype)

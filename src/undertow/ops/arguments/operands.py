@@ -157,7 +157,7 @@ def require_order(kernel: str, array: Array) -> None:
         require_kinds(kernel, array, "biuf", "complex numbers have no order. Take abs(), real or imag first.")
 
 
-def explain(error: Exception, op: str, arrays: tuple[Any, ...]) -> None:
+def explain(error: Exception, op: str, arrays: tuple[Array, ...]) -> None:
     """Raise PyTorch's error for what NumPy refused in an elementwise operation, if there is one."""
     arrays = tuple(a for a in arrays if a is not None)
     problem = broadcast_problem([a.shape for a in arrays])

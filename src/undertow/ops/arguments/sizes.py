@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.tensor.size import Size
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple[int, ...]:
@@ -25,7 +28,7 @@ def ints(values: tuple[Any, ...], keyword: Iterable[Any] | None = None) -> tuple
     return tuple([index(n) for n in values])
 
 
-def as_int(function: str, argument: str, value: Any) -> int:
+def as_int(function: str, argument: str, value: Array) -> int:
     """An argument that must be an integer, of 64 bits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}(): argument '{argument}' must be int, not {type(value).__name__}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow import pytree
 from undertow.backend import namespace_of, namespace_of_array
@@ -15,6 +15,9 @@ from undertow.errors import NoValuesError
 from undertow.modes import Interceptor, current, no_grad
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Namespace
 
 
 def example_by_example(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +43,7 @@ def _without_values(function: Callable[..., Any], leaves: list[Any], spec: Any) 
     """What a function of tensors on the meta device returns, but values."""
     found: list[Any] = []
 
-    def on_arrays(xp: Any, *values: Any) -> list[Any]:
+    def on_arrays(xp: Namespace, *values: Any) -> list[Any]:
         tensors = [
             Tensor(value, namespace_of_array(value)) if isinstance(leaf, Tensor) else leaf
             for leaf, value in zip(leaves, values, strict=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
@@ -11,7 +9,7 @@ from undertow.ops.views.clone import to_dtype
 from undertow.tensor import Tensor
 
 
-def moved(xp: Namespace, input: Array, dtype: DType, source: Array, target: Array) -> Any:
+def moved(xp: Namespace, input: Array, dtype: DType, source: Array, target: Array) -> Array:
     copy = target.take_over(input)
     return copy if copy.dtype == dtype else copy.astype(dtype)
 

@@ -244,7 +244,9 @@ def _check_alias(obj: Any, dtype: DType | None) -> None:
         raise ValueError(f"can't alias tensor with dtype '{obj.dtype}' into dtype '{dtype}'.")
 
 
-def _asarray_of_tensor(obj: Tensor, dtype: DType, device: Any, copy: bool, requires_grad: bool | None) -> Tensor:
+def _asarray_of_tensor(
+    obj: Tensor, dtype: DType, device: Device | str | int | None, copy: bool, requires_grad: bool | None
+) -> Tensor:
     result = as_tensor(obj, dtype, device)
     if copy and result is obj:
         result = clone(obj)

@@ -71,7 +71,13 @@ def like(name: str, default_fill: Any = None) -> Any:
 
 
 def _fill_like(
-    name: str, input: Any, fill: Any, dtype: DType | None, device: Any, requires_grad: bool, memory_format: Any
+    name: str,
+    input: Array,
+    fill: Any,
+    dtype: DType | None,
+    device: Device | str | int | None,
+    requires_grad: bool,
+    memory_format: Any,
 ) -> Tensor:
     if isinstance(input, Tensor) and device is not None and namespace_of(device) is not input._xp:
         input = _blank(input, namespace_of(device))
@@ -89,10 +95,10 @@ def _blank(input: Tensor, xp: Namespace) -> Tensor:
 
 def made_like(
     name: str,
-    input: Any,
+    input: Array,
     make: Callable[..., Any],
     dtype: DType | None,
-    device: Any,
+    device: Device | str | int | None,
     requires_grad: bool,
     memory_format: Any,
 ) -> Tensor:

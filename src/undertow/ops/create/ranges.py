@@ -57,7 +57,7 @@ def _range_dtype(bounds: list[Any]) -> DType:
     return dtypes.default_dtype() if any(isinstance(b, float) for b in bounds) else dtypes.int64
 
 
-def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:
+def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Array:
     if not all(math.isfinite(b) for b in bounds[:2]):
         raise RuntimeError(f"unsupported range: {bounds[0]} -> {bounds[1]}")
     if dtype is dtypes.int64:  # numbers lose their fraction before they are counted; in other dtypes, afterwards
@@ -79,8 +79,8 @@ def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Any:
 @composite(out=True)
 @example_by_example
 def linspace(
-    start: Any,
-    end: Any,
+    start: Array,
+    end: Array,
     steps: int,
     *,
     dtype: DType = None,
@@ -102,8 +102,8 @@ def linspace(
 @composite(out=True)
 @example_by_example
 def logspace(
-    start: Any,
-    end: Any,
+    start: Array,
+    end: Array,
     steps: int,
     base: float = 10.0,
     *,
@@ -124,7 +124,7 @@ def logspace(
 
 
 def _spaced(
-    function: str, start: Any, end: Any, steps: Any, dtype: DType | None, device: Device | None
+    function: str, start: Array, end: Array, steps: Any, dtype: DType | None, device: Device | None
 ) -> tuple[Any, Any, Any]:
     """The dtype, the numbers at equal distances in double precision, and the namespace."""
     for name, value in (("start", start), ("end", end)):

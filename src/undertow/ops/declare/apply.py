@@ -47,6 +47,7 @@ from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_i
 from undertow.tensor.views import attach_view
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.graph.edges import Edge
     from undertow.graph.node import Node
     from undertow.modes import State
@@ -246,7 +247,7 @@ def explain_failure(form: Form, arguments: Any, error: Exception) -> None:
 # ---- dtypes and devices
 
 
-def unify(form: Form, arguments: Any, arrays: list[Any]) -> Namespace:
+def unify(form: Form, arguments: Any, arrays: list[Array]) -> Namespace:
     """Bring the operands to PyTorch's common dtype, if the operation promotes; the namespace of their device."""
     xp = arguments[form.first]._xp
     if any([arguments[k]._xp is not xp for k in form.required]):
@@ -259,7 +260,7 @@ def unify(form: Form, arguments: Any, arrays: list[Any]) -> Namespace:
     return xp
 
 
-def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
+def settle(form: Form, arguments: Any, arrays: list[Array]) -> bool:
     """Where the result has another dtype than the operand: whether that had to be cast, and it is."""
     k: Any = form.settled
     if form.numbers:
@@ -273,7 +274,7 @@ def settle(form: Form, arguments: Any, arrays: list[Any]) -> bool:
     return True
 
 
-def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
+def widen(form: Form, xp: Namespace, arrays: list[Array]) -> DType | None:
     """Half precision in float32 (see arguments/half_precision.py), and what the result has to be rounded to."""
     places, asked = form.inputs, None if form.dtype is None else arrays[form.dtype]
     if asked is None:
@@ -298,7 +299,7 @@ def widen(form: Form, xp: Namespace, arrays: list[Any]) -> DType | None:
     return half
 
 
-def widen_again(form: Form, arrays: list[Any]) -> DType | None:
+def widen_again(form: Form, arrays: list[Array]) -> DType | None:
     """Widen what was cast to a default dtype of half precision; that dtype, if there was any."""
     narrow = [k for k in form.taking_part if form.widens and is_narrow(arrays[k])]
     dtype = arrays[narrow[0]].dtype if narrow else None
@@ -307,7 +308,7 @@ def widen_again(form: Form, arrays: list[Any]) -> DType | None:
     return dtype
 
 
-def forward_again(form: Form, xp: Namespace, arrays: list[Any], half: DType | None) -> tuple[Any, DType | None]:
+def forward_again(form: Form, xp: Namespace, arrays: list[Array], half: DType | None) -> tuple[Any, DType | None]:
     """The forward on operands that were cast when its result was seen, and what that has to be rounded to."""
     half = half or widen_again(form, arrays)
     return forward_of(form, xp, arrays), half
@@ -328,7 +329,7 @@ def lies_right(form: Form, arguments: Any) -> bool:
     return all([arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order])
 
 
-def finished(form: Form, xp: Namespace, arguments: Any, out: Any, half: DType | None) -> Any:
+def finished(form: Form, xp: Namespace, arguments: Any, out: Array, half: DType | None) -> Any:
     """The result, or several, as arrays of the device; rounded; in the order in memory that the declaration names."""
     results = tuple([a if type(a) is xp.ndarray else xp.asarray(a) for a in (out if form.several else (out,))])
     if half is not None:
@@ -350,7 +351,7 @@ def finished(form: Form, xp: Namespace, arguments: Any, out: Any, half: DType | 
 
 
 def wrap_several(
-    form: Form, arguments: Any, xp: Namespace, out: Any, node: Node | None, state: State
+    form: Form, arguments: Any, xp: Namespace, out: Array, node: Node | None, state: State
 ) -> tuple[Tensor, ...]:
     if SUBCLASSES:
         results = tuple([new(class_of(arguments)) for _ in out])

@@ -8,12 +8,15 @@ it requires grad: there is no gradient for an option.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.errors import warn_once
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 #: NumPy's spelling of two parameters
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
@@ -42,7 +45,7 @@ def with_factors_by_name(name: str, args: tuple[Any, ...], most: int) -> tuple[t
     return tensors, {factor: args[k] for factor, k in zip(factors, places, strict=True)}
 
 
-def is_factor(value: Any) -> bool:
+def is_factor(value: Array) -> bool:
     """Whether it is a number, or a tensor that may stand for one."""
     if isinstance(value, Tensor):
         return not value._array.ndim and not requires_grad(value)
@@ -96,7 +99,7 @@ class Binder:
             return args
         return tuple([self.as_number(k, value) if k in scalars else value for k, value in enumerate(args)])
 
-    def as_number(self, k: int, value: Any) -> Any:
+    def as_number(self, k: int, value: Array) -> Any:
         if isinstance(value, Tensor) and (value._array.ndim or requires_grad(value)):
             raise TypeError(
                 f"{self.name}(): argument {self.ordered[k]!r} must be Number, not Tensor: an option has no "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu
 from undertow.backend.public_dtypes import dtype
@@ -21,8 +21,11 @@ from undertow.tensor.extra import DEFAULT, INFERENCE, MULTIPLE_OUTPUTS, NO_GRAD
 from undertow.tensor.version_counter import NO_COUNTER, VersionCounter
 from undertow.tensor.views import Replay, View, attach_view, current_replay, share_inference
 
+if TYPE_CHECKING:
+    from undertow.backend.interface import Namespace
 
-def first_extra_on(xp: Any) -> Any:
+
+def first_extra_on(xp: Namespace) -> Any:
     """`extra_on` of the first node on a GPU; for those that follow, the core is told of a quicker one."""
     core.bind(extra_on=xp.extra_finder(extra_on))
     return extra_on(xp)

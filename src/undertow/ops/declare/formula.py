@@ -75,7 +75,7 @@ def _by_inspection(function: Callable[..., Any]) -> Parameters:
     )
 
 
-def by_position(function: Any, taken: Parameters) -> Callable[..., Any]:
+def by_position(function: Callable[..., Any], taken: Parameters) -> Callable[..., Any]:
     """The same forward, taking also those arguments by position that programs give by name only."""
     if not taken.keyword_only:
         return function

@@ -29,6 +29,7 @@ from undertow.tensor.subclasses import class_of
 from undertow.tensor.tensor import SUBCLASSES
 
 if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
     from undertow.modes import State
     from undertow.ops.declare.op import Op
 
@@ -43,7 +44,7 @@ class VariadicNode(OperationNode):
     saves_tensors = False
     keeps_outputs = False
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         values = dict(zip(self.value_names, self.params, strict=True))
         if self.saves_tensors:
             values["tensors"] = self.unpack_tensors(xp)
@@ -79,7 +80,7 @@ def build_variadic(op: Any) -> None:
     op.function = function.public = compiled(op, function)
 
 
-def compiled(op: Op, function: Any) -> Any:
+def compiled(op: Op, function: Callable[..., Any]) -> Any:
     """The function, or a C object that passes for it and calls it in unusual cases (csrc/call/list_of_tensors.c)."""
     node: Any = op.node_class
     if core is None or node.saves_tensors:
@@ -136,7 +137,7 @@ def run_variadic(op: Any, arguments: tuple[Any, ...], state: State) -> Tensor:
 
 
 def record(
-    op: Any, tensors: list[Tensor], arrays: list[Array], params: list[Any], edges: list[Any], xp: Any, out: Array
+    op: Any, tensors: list[Tensor], arrays: list[Array], params: list[Any], edges: list[Any], xp: Namespace, out: Array
 ) -> Any:
     """The Node of the operation, which keeps what its rule will need."""
     node_class = op.node_class

@@ -16,6 +16,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
     from undertow.ops.declare.form import Form
     from undertow.ops.declare.op import Op
 
@@ -142,7 +143,7 @@ def public_name(name: str) -> str:
     return {"input": "self", "out": "result"}.get(name, name)
 
 
-def empty_gradient(edge: Any) -> Any:
+def empty_gradient(edge: Edge) -> Any:
     """A gradient without values, for a rule that asked for some: it has the shape that its receiver expects."""
     node, nr = edge[0], edge[1]
     shape, dtype = (node._shapes[nr], node._dtypes[nr]) if node.multiple_outputs else (node.shape, node.dtype)

@@ -24,7 +24,7 @@ new = object.__new__
 getframe = sys._getframe
 
 
-def record(form: Form, arguments: Any, arrays: list[Any], xp: Namespace, out: Any, state: State) -> Node | None:
+def record(form: Form, arguments: Any, arrays: list[Array], xp: Namespace, out: Array, state: State) -> Node | None:
     """The Node of the operation, which keeps what its rules will need; None if no input has a history."""
     edges, wanted, leaves = [], False, False
     for k in form.edges:
@@ -112,7 +112,7 @@ def set_edges(form: Form, node: Node, arguments: Any, edges: list[Any], xp: Name
         resolve_leaves(node, edges)  # a node on a device keeps the stream that is current now
 
 
-def values_of(values: list[Any], arguments: Any, arrays: list[Any]) -> tuple[Any, ...]:
+def values_of(values: list[Any], arguments: Any, arrays: list[Array]) -> tuple[Any, ...]:
     """The plain values that rules use; see Value in plans.py."""
     found = []
     for kind, k, fixed in values:

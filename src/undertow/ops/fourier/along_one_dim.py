@@ -28,7 +28,7 @@ TYPES = {
 }
 
 
-def transformed(xp: Namespace, name: str, input: Array, axis: int, norm: str, size: int | None = None) -> Any:
+def transformed(xp: Namespace, name: str, input: Array, axis: int, norm: str, size: int | None = None) -> Array:
     """`fft`, `ifft`, `rfft` or `irfft` of NumPy; `size` is that of what irfft returns."""
     if xp.device.type not in ("meta", "cuda") and input.shape[axis] > 0:
         found = _by_ufunc(xp, name, input, axis, norm, size)
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     nanoseconds: float
 
 
-def _by_ufunc(xp: Namespace, name: str, input: Array, axis: int, norm: str, size: int | None) -> Any:
+def _by_ufunc(xp: Namespace, name: str, input: Array, axis: int, norm: str, size: int | None) -> Array:
     if name != "rfft" and input.dtype in (dtypes.float32, dtypes.float64):
         input = input.astype(dtypes.complex_of(input.dtype))
     axis = axis % input.ndim

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 
 def _frequencies(
-    name: str, n: int, d: float, dtype: DType, device: Any, requires_grad: bool, first: int, count: int
+    name: str,
+    n: int,
+    d: float,
+    dtype: DType,
+    device: Device | str | int | None,
+    requires_grad: bool,
+    first: int,
+    count: int,
 ) -> Tensor:
     dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)
     if not dtypes.is_floating(dtype):

@@ -129,7 +129,7 @@ fft_r2c = primitive(
 )
 
 
-def _hermitian_gradient(xp: Any, g: Array, dim: Any, normalization: int, last_dim_size: int) -> Array:
+def _hermitian_gradient(xp: Namespace, g: Array, dim: Any, normalization: int, last_dim_size: int) -> Array:
     half = xp._fft_r2c(g, dim, normalization, True)
     return xp._scale_spectrum_pairs(half, dim[-1], last_dim_size, 2.0)
 

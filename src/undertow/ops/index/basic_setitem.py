@@ -86,7 +86,7 @@ class Assignment(CopySlices):
         found = self.outer.of_array(xp, whole)[self.key]
         return found if found.flags.writeable else unlocked(xp, found, whole)
 
-    def pull(self, xp: Namespace, grad: Array, edges: tuple[Any, ...], keep: Any) -> list[Any]:
+    def pull(self, xp: Namespace, grad: Array, edges: tuple[Edge | None, ...], keep: Any) -> list[Any]:
         if type(self.saved) is not tuple:
             raise freed_error(self, self.saved)
         if isinstance(grad, Tensor):

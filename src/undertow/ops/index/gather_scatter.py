@@ -28,7 +28,7 @@ from undertow.tensor import Tensor
 # ---- gather
 
 
-def _gather_array(xp: Namespace, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Any:
+def _gather_array(xp: Namespace, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array | None:
     found = kernels.gather(xp, input, wrap_dim(dim, input.ndim), index)
     return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input")) if found is None else found
 

@@ -240,7 +240,7 @@ def dimensions_taken(item: Any) -> int:
 
 
 @composite(variants="")
-def index(input: Array, indices: Sequence[Any]) -> Array:
+def index(input: Array, indices: Sequence[Array]) -> Array:
     """What `indices` (tensors, or None for a whole dimension) select."""
     tensors, places = _family_arguments(indices)
     if not tensors:
@@ -248,7 +248,7 @@ def index(input: Array, indices: Sequence[Any]) -> Array:
     return index_op(len(tensors))(input, *tensors, places)
 
 
-def _family_arguments(indices: Sequence[Any]) -> tuple[list[Tensor], Places]:
+def _family_arguments(indices: Sequence[Array]) -> tuple[list[Tensor], Places]:
     """The index tensors among `indices`, and their places."""
     if isinstance(indices, Tensor) or not isinstance(indices, Sequence):
         raise TypeError(f"argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")

@@ -113,7 +113,7 @@ def broadcast_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 # ---- reading
 
 
-def taken(xp: Namespace, array: Array, index: Array, dim: int) -> Any:
+def taken(xp: Namespace, array: Array, index: Array, dim: int) -> Array | None:
     """The slices that an index of any shape names along a dimension: array.take, which reads an index once."""
     found = kernels.take(xp, array, index, dim)
     return array.take(index, dim) if found is None else found
@@ -148,7 +148,7 @@ def is_mask(key: tuple[Any, ...]) -> bool:
 # ---- positions
 
 
-def _integer_key(xp: Namespace, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Any]:
+def _integer_key(xp: Namespace, shape: tuple[int, ...], key: tuple[Any, ...]) -> list[Array]:
     """The key with one item for every dimension, masks turned into the indices of their true elements."""
     items: list[Any] = []
     for item in key:
@@ -199,12 +199,12 @@ def from_front(xp: Namespace, index: Array, size: int) -> Array:
     return xp.where(index < 0, index + size, index)
 
 
-def along(xp: Namespace, vector: Any, axis: int, rank: int) -> Any:
+def along(xp: Namespace, vector: Array, axis: int, rank: int) -> Array:
     """A vector laid along one of `rank` dimensions."""
     return vector.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
 
 
-def _positions_along(xp: Namespace, shape: tuple[int, ...], dim: int, index: Array) -> Any:
+def _positions_along(xp: Namespace, shape: tuple[int, ...], dim: int, index: Array) -> Array:
     """The flat positions that `index` names along `dim`, every other dimension counting on by itself."""
     stride = math.prod(shape[dim + 1 :])
     if index.ndim <= 1:
@@ -213,7 +213,7 @@ def _positions_along(xp: Namespace, shape: tuple[int, ...], dim: int, index: Arr
     return index * stride + (kept_offsets if few else _offsets_along)(xp, shape, dim, index.shape)
 
 
-def _offsets_along(xp: Namespace, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Any:
+def _offsets_along(xp: Namespace, shape: tuple[int, ...], dim: int, index_shape: tuple[int, ...]) -> Array:
     """The flat positions of every element of an index along `dim`, were they all zero."""
     strides = _row_strides(shape)
     offset: Any = 0
@@ -291,7 +291,7 @@ def last_at(xp: Namespace, size: int, positions: Array) -> Array:
     return (writer[flat] == order).reshape(positions.shape)
 
 
-def positions_of(xp: Namespace, op: str, input: Array, dim: int, index: Array, other: str = "self") -> Any:
+def positions_of(xp: Namespace, op: str, input: Array, dim: int, index: Array, other: str = "self") -> Array:
     """The flat positions in `input` that an index along `dim` names, once it is known to be right."""
     dim = wrap_dim(dim, input.ndim)
     if not index.size:

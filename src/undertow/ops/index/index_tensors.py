@@ -37,6 +37,7 @@ from undertow.ops.views.dimensions import movedim
 
 if TYPE_CHECKING:
     from undertow.graph.node import Node
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 Places = tuple[int | None, ...]
 Arrays = Sequence[Any]
@@ -242,11 +243,11 @@ def written_op(n: int) -> Any:
     )
 
 
-def gradient_of_overwritten(xp: Namespace, g: Array, indices: Any, places: Places, accumulate: bool) -> Array:
+def gradient_of_overwritten(xp: Namespace, g: Array, indices: Array, places: Places, accumulate: bool) -> Array:
     return g if accumulate else xp.index_write(g, xp._zeros_for(g, ()), indices, places, False)
 
 
-def gradient_of_written(xp: Namespace, g: Array, indices: Any, places: Places, accumulate: bool) -> Array:
+def gradient_of_written(xp: Namespace, g: Array, indices: Array, places: Places, accumulate: bool) -> Array:
     return (xp.index_at if accumulate else xp.index_written)(g, indices, places)
 
 
@@ -292,7 +293,7 @@ def recorded_index_write(input: Array, values: Array, indices: Arrays, places: P
 # ---- batching: one more whole dimension in front, or a loop where the indices themselves differ
 
 
-def _batch_reading(call: Callable[..., Any], args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_reading(call: Callable[..., Any], args: Arrays, in_dims: InDims) -> tuple[Any, int]:
     input, *indices, places = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)
@@ -300,7 +301,7 @@ def _batch_reading(call: Callable[..., Any], args: Arrays, in_dims: Sequence[Any
     return out, _batch_place(indices, places)
 
 
-def _batch_into_zeros(call: Callable[..., Any], args: Arrays, in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_into_zeros(call: Callable[..., Any], args: Arrays, in_dims: InDims) -> tuple[Any, int]:
     input, *indices, places, sizes = args
     if any(d is not None for d in in_dims[1:]):
         return loop(call, args, in_dims)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
@@ -20,7 +18,7 @@ def _check_mask(op: str, mask: Array) -> None:
         raise RuntimeError(f"{op} only supports boolean masks, but got mask with dtype {mask.dtype}")
 
 
-def together(xp: Namespace, input: Array, mask: Array) -> tuple[Any, Any]:
+def together(xp: Namespace, input: Array, mask: Array) -> tuple[Array, Array]:
     """Input and mask, broadcast to their common shape."""
     shape = broadcast_shapes([tuple(mask.shape), tuple(input.shape)])
     return xp.broadcast_to(input, shape), xp.broadcast_to(mask, shape)

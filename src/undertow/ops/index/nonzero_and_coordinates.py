@@ -61,7 +61,9 @@ def argwhere(input: Array) -> Array:
 # ---- indices without a tensor
 
 
-def _triangle(row: int, col: int, dtype: DType, device: Any, chosen: Callable[..., Any]) -> Tensor:
+def _triangle(
+    row: int, col: int, dtype: DType, device: Device | str | int | None, chosen: Callable[..., Any]
+) -> Tensor:
     for name, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name} must be non-negative, got{n}")

@@ -77,7 +77,7 @@ _group_sizes = nondifferentiable(
 
 def _shares(
     xp: Namespace, input: Array, dim: int, index: Array, src: Array, result: Array, include_self: bool
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The shares of input and src in the gradient of a maximum or minimum: even among all that attain it."""
     positions = positions_of(xp, "scatter_reduce", input, dim, index)
     attained = xp.array(input == result, order="C")
@@ -96,7 +96,7 @@ _extreme_shares = nondifferentiable(
 )
 
 
-def zeros_in_groups(xp: Namespace, src: Array, sizes: tuple[int, ...], dim: int, index: Array) -> tuple[Any, Any]:
+def zeros_in_groups(xp: Namespace, src: Array, sizes: tuple[int, ...], dim: int, index: Array) -> tuple[Array, Array]:
     """Which elements of src are zero, and which of these are the only zero of src in their group."""
     positions = positions_of(xp, "scatter_reduce", xp.empty(sizes, bool), dim, index)
     zero = src == 0

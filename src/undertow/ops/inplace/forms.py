@@ -32,6 +32,7 @@ from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, asks_i
 from undertow.tensor.version_counter import VersionCounter
 
 if TYPE_CHECKING:
+    from undertow.graph.edges import Edge
     from undertow.graph.node import Node
     from undertow.ops.declare.op import Op
 
@@ -149,7 +150,7 @@ def clamping(name: str) -> Callable[..., Tensor]:
     """`clamp_`, which has a short way for bounds that are numbers."""
     general, by_numbers = in_place(name, REGISTRY["clamp"].function), in_place(name, REGISTRY["_clamp"].function)
 
-    def change(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    def change(self: Tensor, min: Array | None = None, max: Any = None) -> Tensor:
         if min is max or type(min) not in BOUNDS or type(max) not in BOUNDS:
             return general(self, min, max)
         return by_numbers(self, min, max)
@@ -217,7 +218,7 @@ def record_change(
     return self
 
 
-def former_value(tensor: Tensor, edge: Any) -> Tensor:
+def former_value(tensor: Tensor, edge: Edge) -> Tensor:
     """A copy with the tensor's history. Its memory is its own, so it must not count versions with the tensor's."""
     copied = Tensor(tensor._array.copy(), tensor._xp, edge)
     extra_of(copied).counter = VersionCounter()

@@ -105,7 +105,7 @@ def zero_(self: Tensor) -> Tensor:
 
 
 @shortcut()
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(self: Tensor, value: Array) -> Tensor:
     """Set every element to `value`, a number or a tensor of no dimensions."""
     if type(value) is complex and value.imag and self._array.dtype.kind != "c":
         raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.cpu import broadcasts_to
 from undertow.backend.interface import Array, Namespace
@@ -11,8 +11,11 @@ from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, in_front, padded
 
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
-def batch_overwrite(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
+
+def batch_overwrite(call: Callable[..., Any], args: Any, in_dims: InDims) -> tuple[Any, int]:
     """The result has the input's shape, so the input must have the batch, whichever argument brought it."""
     (input, other), size = args, batch_size(args, in_dims)
     input = expanded(input, in_dims[0], size)
@@ -21,7 +24,7 @@ def batch_overwrite(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[
     return call(input, other), 0
 
 
-def overwritten(xp: Namespace, input: Array, src: Array) -> Any:
+def overwritten(xp: Namespace, input: Array, src: Array) -> Array:
     if not broadcasts_to(src.shape, input.shape):
         raise RuntimeError(
             f"output with shape {list(input.shape)} doesn't match the broadcast shape of the values, "
@@ -62,7 +65,7 @@ zero = primitive(
 )
 
 
-def batch_fill(call: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
+def batch_fill(call: Callable[..., Any], args: Any, in_dims: InDims) -> tuple[Any, int]:
     """A number for each example is an array to copy from."""
     return batch_overwrite(call if in_dims[1] is None else copy, args, in_dims)
 

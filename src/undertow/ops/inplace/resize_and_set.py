@@ -164,7 +164,7 @@ def _check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
         )
 
 
-def _in_format(memory: Any, size: tuple[int, ...], format: memory_format) -> Any:
+def _in_format(memory: Array, size: tuple[int, ...], format: memory_format) -> Array:
     """Consecutive elements under the given sizes, the dimensions nested as the format has them."""
     if format is preserve_format:
         raise RuntimeError("Unsupported memory format preserve_format: resize_ must be told in which order to read")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import stacks
 from undertow.backend.interface import Array, Namespace
@@ -16,6 +16,9 @@ from undertow.ops.linalg.einsum_and_tensordot import einsum_batched, einsum_pair
 from undertow.ops.linalg.matmul import multiply_batches
 from undertow.ops.pointwise.arithmetic import add, mul
 from undertow.ops.views.dimensions import expanded_sizes
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 def _add_scaled(input: Array, product: Array, beta: Any, alpha: Any) -> Array:
@@ -71,7 +74,7 @@ def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     """The batching rule for a product that is the einsum `equation` of the last two operands."""
     rank = len(equation.partition("->")[2])
 
-    def batch(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
         input, first, second, beta, alpha = args
         if in_dims[1] is None and in_dims[2] is None:
             product = einsum_pair(first, second, equation)

@@ -87,7 +87,7 @@ def _observation_weights(name: str, weights: Array | None, count: int, kind: str
     return weights
 
 
-def _freedom(whole: Any, correction: int, weights: Array | None, aweights: Array | None) -> Any:
+def _freedom(whole: Array, correction: int, weights: Array | None, aweights: Array | None) -> Any:
     """What the sums of products are divided by; 0 where there are too few observations."""
     if aweights is None or correction == 0:
         found = whole - correction

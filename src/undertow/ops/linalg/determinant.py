@@ -77,7 +77,7 @@ def det(input: Array) -> Array:
     return linalg_det(input)
 
 
-def _sign_and_log(xp: Namespace, A: Array) -> tuple[Any, ...]:
+def _sign_and_log(xp: Namespace, A: Array) -> tuple[Array, ...]:
     check_matrices("linalg.slogdet", A)
     return tuple(xp.linalg.slogdet(A))
 

@@ -31,7 +31,7 @@ EIGENVECTOR_PHASE = (
 )
 
 
-def _hermitian_eigenvalues(xp: Namespace, A: Array, UPLO: str = "L") -> tuple[Any, ...]:
+def _hermitian_eigenvalues(xp: Namespace, A: Array, UPLO: str = "L") -> tuple[Array, ...]:
     check_matrices("linalg.eigh", A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -108,7 +108,7 @@ def linalg_eigvalsh(A: Array, UPLO: str = "L") -> Array:
 # ---- any square matrices
 
 
-def _any_eigenvalues(xp: Namespace, A: Array) -> tuple[Any, ...]:
+def _any_eigenvalues(xp: Namespace, A: Array) -> tuple[Array, ...]:
     check_matrices("linalg.eig", A)
     if not xp.isfinite(A).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")

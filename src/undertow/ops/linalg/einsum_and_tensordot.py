@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, stacks
 from undertow.backend.interface import Array, Namespace
@@ -24,6 +24,9 @@ from undertow.ops.declare.rules import BILINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.reduce.sums_and_products import cast
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- two operands
 
@@ -84,12 +87,12 @@ def contract(xp: Namespace, input: Array, other: Array, equation: str) -> Array:
     return product.reshape(batch + own + others_own).transpose(plan.output_order)
 
 
-def _batch_einsum_pair(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_einsum_pair(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input, other, equation = args
     return einsum_batched(equation, (input, other), in_dims), 0
 
 
-def einsum_batched(equation: str, operands: Sequence[Any], in_dims: Sequence[Any]) -> Array:
+def einsum_batched(equation: str, operands: Sequence[Any], in_dims: InDims) -> Array:
     """einsum_pair of operands of which one or both have a batch dimension more, which comes first in the result."""
     label = next(c for c in map(chr, count(256)) if c not in equation)
     operand_labels, output = equation.split("->")

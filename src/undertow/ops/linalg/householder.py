@@ -20,7 +20,7 @@ from undertow.ops.views.slices import narrow, slice_
 from undertow.tensor import Tensor
 
 
-def _reflections(xp: Namespace, input: Array) -> tuple[Any, ...]:
+def _reflections(xp: Namespace, input: Array) -> tuple[Array, ...]:
     check_matrices("geqrf", input, square=False)
     *lead, m, n = input.shape
     stack = input.reshape(math.prod(lead), m, n)

@@ -109,7 +109,7 @@ def _steps_of(pivots: Array) -> Any:
 # ---- stacks of them
 
 
-def _factor_array(xp: Namespace, A: Array, hermitian: bool = False) -> tuple[Any, ...]:
+def _factor_array(xp: Namespace, A: Array, hermitian: bool = False) -> tuple[Array, ...]:
     check_matrices("linalg.ldl_factor", A)
     lead, n = A.shape[:-2], A.shape[-1]
     LD, pivots, info = xp.empty(A.shape, A.dtype), xp.empty(A.shape[:-1], dtypes.int32), xp.zeros(lead, dtypes.int32)
@@ -174,7 +174,7 @@ def linalg_ldl_factor(A: Array, *, hermitian: bool = False) -> Any:
 # ---- solving
 
 
-def _places_of(xp: Namespace, pivots: Array) -> tuple[Any, Any, Any]:
+def _places_of(xp: Namespace, pivots: Array) -> tuple[Array, Array, Array]:
     """Of one matrix: the row that every element of L is stored in, the order of the rows, and where D has two rows.
 
     The finished columns are stored as they were; here the exchanges of the later steps are made up for, so that

@@ -26,7 +26,7 @@ from undertow.tensor import Tensor
 # ---- the decomposition
 
 
-def factors(xp: Namespace, A: Array) -> tuple[Any, ...]:
+def factors(xp: Namespace, A: Array) -> tuple[Array, ...]:
     check_matrices("linalg.lu", A, square=False)
     *lead, m, n = A.shape
     work = xp.array(A.reshape(math.prod(lead), m, n))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
@@ -22,18 +22,21 @@ from undertow.ops.linalg.rule_parts import adjoint, checked_svd
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.tensor import Tensor
 
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
+
 
 def _default_rtol(A: Array) -> float:
     return max(A.shape[-2:]) * float(A._xp.finfo(A.dtype).eps)
 
 
-def _cutoff(xp: Namespace, sizes: Sequence[int], atol: Any, rtol: Any) -> Array:
+def _cutoff(xp: Namespace, sizes: Sequence[int], atol: Array, rtol: Array) -> Array:
     """The size from which on a singular value counts, one for each matrix."""
     largest = xp.max(sizes, axis=-1, initial=0)
     return xp.maximum(atol, rtol * largest)[..., None]
 
 
-def _batch_with_tolerances(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_with_tolerances(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """The batch in front of the matrices, and in front of every dimension that the tolerances have beyond theirs."""
     matrices, atol, rtol, *rest = args
     rank = 2 + max(getattr(tolerance, "ndim", 0) for tolerance in (atol, rtol))
@@ -43,7 +46,7 @@ def _batch_with_tolerances(op: Callable[..., Any], args: Sequence[Any], in_dims:
 # ---- the pseudoinverse
 
 
-def _pseudoinverse(xp: Namespace, input: Array, atol: Any, rtol: Any, hermitian: bool = False) -> Array:
+def _pseudoinverse(xp: Namespace, input: Array, atol: Any, rtol: Array, hermitian: bool = False) -> Array:
     if hermitian:
         values, right = xp.linalg.eigh(input)
         left = right
@@ -87,7 +90,9 @@ pinv_of = primitive(
 
 @composite
 @example_by_example
-def linalg_pinv(A: Array, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+def linalg_pinv(
+    A: Array, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Array | None = None
+) -> Tensor:
     """The pseudoinverse: singular values up to max(atol, rtol * the largest) are taken to be 0.
 
     atol, rtol  a number for all matrices, or a tensor with one for each; rcond is an older name of rtol
@@ -108,7 +113,7 @@ def linalg_pinv(A: Array, rcond: Any = None, hermitian: bool = False, *, atol: A
     return pinv_of(A, *_tolerances(A, atol, rcond if rtol is None else rtol), bool(hermitian))
 
 
-def _tolerances(A: Array, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def _tolerances(A: Array, atol: Array | None, rtol: Array | None) -> tuple[Any, Any]:
     """Numbers, or arrays with one for each matrix; without either, the relative one is what rounding makes of zeros."""
     given = [tuple(x.shape) for x in (rtol, atol) if isinstance(x, Tensor)]
     broadcast_shapes([*given, tuple(A.shape[:-2])])
@@ -133,7 +138,7 @@ def pinverse(input: Array, rcond: float = 1e-15) -> Tensor:
 # ---- the rank
 
 
-def _rank_of(xp: Namespace, input: Array, atol: Any = 0.0, rtol: Any = 0.0, hermitian: bool = False) -> Array:
+def _rank_of(xp: Namespace, input: Array, atol: Array = 0.0, rtol: Array = 0.0, hermitian: bool = False) -> Array:
     sizes = xp.abs(xp.linalg.eigvalsh(input)) if hermitian else checked_svd(xp, input, compute_uv=False)
     return xp.sum(sizes > _cutoff(xp, sizes, atol, rtol), axis=-1)
 
@@ -144,7 +149,7 @@ matrix_rank = nondifferentiable("_matrix_rank", _rank_of, inputs=("input",), bat
 @composite
 @example_by_example
 def linalg_matrix_rank(
-    A: Array, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+    A: Array, tol: Any = None, hermitian: bool = False, *, atol: Array | None = None, rtol: Array | None = None
 ) -> Tensor:
     """The number of singular values above max(atol, rtol * the largest); `tol` is an older name of atol.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
@@ -22,6 +22,9 @@ from undertow.ops.shape.flip_roll import flip
 from undertow.ops.shape.joining import cat
 from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- trace
 
@@ -88,7 +91,7 @@ def _cross_product(xp: Namespace, input: Array, other: Array, *, dim: int = -1) 
         ) from None
 
 
-def _batch_cross(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_cross(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     *operands, dim = args
     ndim = max(x.ndim - (d is not None) for x, d in zip(operands, in_dims, strict=False))
     aligned = [
@@ -146,7 +149,7 @@ def kron(input: Array, other: Array) -> Array:
 
 
 @composite
-def linalg_multi_dot(tensors: Sequence[Any]) -> Array:
+def linalg_multi_dot(tensors: Sequence[Array]) -> Array:
     """The product of several matrices, multiplied in the order that takes the fewest operations.
 
     The first and the last may be vectors.

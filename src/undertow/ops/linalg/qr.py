@@ -16,7 +16,7 @@ from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
 
-def _orthogonal_and_upper(xp: Namespace, A: Array, mode: str) -> tuple[Any, ...]:
+def _orthogonal_and_upper(xp: Namespace, A: Array, mode: str) -> tuple[Array, ...]:
     check_matrices("linalg.qr", A, square=False)
     return tuple(xp.linalg.qr(A, mode))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError, UndertowError
 from undertow.ops.declare.rules.batch_in_front import in_front
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 def solve_or_explain(xp: Namespace, problem: str, function: Callable[..., Any], *arrays: Any) -> Any:
@@ -17,7 +20,7 @@ def solve_or_explain(xp: Namespace, problem: str, function: Callable[..., Any], 
         raise LinAlgError(problem) from None
 
 
-def checked_svd(xp: Namespace, A: Array, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def checked_svd(xp: Namespace, A: Array, full_matrices: bool = True, compute_uv: bool = True) -> Array:
     """The singular value decomposition by LAPACK, which may go on for ever if an element is inf or nan: look first."""
     problem = "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values."
     if not xp.isfinite(A).all():
@@ -39,7 +42,7 @@ def as_matrices(xp: Namespace, x: Array) -> Array:
     return xp.expand_dims(xp.expand_dims(x, -1), -1)
 
 
-def batch_matrices(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def batch_matrices(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """One more dimension in front of the matrices."""
     return op(in_front(args[0], in_dims[0]), *args[1:]), 0
 

@@ -37,7 +37,7 @@ SVD_ROTATION = (
 )
 
 
-def singular_values(xp: Namespace, A: Array, full_matrices: bool = True) -> tuple[Any, ...]:
+def singular_values(xp: Namespace, A: Array, full_matrices: bool = True) -> tuple[Array, ...]:
     check_matrices("linalg.svd", A, square=False)
     return tuple(checked_svd(xp, A, full_matrices))
 

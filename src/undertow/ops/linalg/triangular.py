@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
@@ -15,6 +15,9 @@ from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint
 from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 def _triangle(xp: Namespace, A: Array, upper: bool, unitriangular: bool) -> Array:
@@ -52,7 +55,7 @@ def _back_substitution(xp: Namespace, A: Array, B: Array) -> Array:
     return X
 
 
-def _batch_triangular(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_triangular(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     return batch_stacks(lambda A, B: op(A, B, *args[2:]), args[:2], in_dims[:2])
 
 

@@ -120,7 +120,7 @@ def of_tensor_or_number(name: str) -> Callable[..., Any]:
     """`maximum` and `minimum`, of a number as well."""
     function, of_number = REGISTRY[name].function, REGISTRY[OF_NUMBER[name]].function
 
-    def choose(tensor: Tensor, other: Any) -> Array:
+    def choose(tensor: Tensor, other: Array) -> Array:
         return (of_number if isinstance(other, NUMBERS) else function)(tensor, other)
 
     return choose

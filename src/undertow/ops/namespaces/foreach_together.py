@@ -7,13 +7,16 @@ that is changed has memory of its own, and none reads what another one changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, kernels
 from undertow.modes import current
 from undertow.tensor import Tensor, counter_of
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.version_counter import NO_COUNTER
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array, Namespace
 
 #: function -> the kinds of its arguments (t: tensors, n: a number, s: a tensor of one number for all) -> its formula
 FORMULAS: dict[str, dict[str, str]] = {
@@ -34,7 +37,7 @@ FORMULAS: dict[str, dict[str, str]] = {
 }
 
 
-def is_plain(tensor: Any, xp: Any) -> bool:
+def is_plain(tensor: Array, xp: Namespace) -> bool:
     """Whether a tensor is of that device and nobody asks for its gradient, nor is it one of inference mode."""
     extra = tensor._extra if type(tensor) is Tensor else None
     return (
@@ -46,7 +49,7 @@ def is_plain(tensor: Any, xp: Any) -> bool:
     )
 
 
-def kind_of(arg: Any, xp: Any) -> str:
+def kind_of(arg: Any, xp: Namespace) -> str:
     """The letter of an argument in FORMULAS; "-": none of them."""
     if type(arg) in (int, float):
         return "n"
@@ -57,7 +60,7 @@ def kind_of(arg: Any, xp: Any) -> str:
     return "s" if isinstance(arg, Tensor) and is_plain(arg, xp) and not arg.ndim else "-"
 
 
-def changed_together(name: str, tensors: Sequence[Any], args: Sequence[Any]) -> bool:
+def changed_together(name: str, tensors: Sequence[Array], args: Sequence[Any]) -> bool:
     """Change every tensor of a list by a function of FORMULAS; False: nothing was changed, it does not go this way."""
     formulas, first = FORMULAS.get(name), tensors[0]
     xp = getattr(first, "_xp", cpu)
@@ -81,7 +84,7 @@ def changed_together(name: str, tensors: Sequence[Any], args: Sequence[Any]) -> 
     return True
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Array) -> bool:
     return type(value) in (int, float)
 
 
@@ -99,7 +102,7 @@ def are_apart(changed: Sequence[Any], lists: Sequence[Sequence[Any]]) -> bool:
     return True
 
 
-def norm_together(tensors: Sequence[Any], order: float) -> Any:
+def norm_together(tensors: Sequence[Array], order: float) -> Tensor | None:
     """The norm of all elements of tensors on one device, as a tensor; None: it does not go this way."""
     xp = getattr(tensors[0], "_xp", cpu)
     if xp is cpu or current().unusual or not all([is_plain(t, xp) for t in tensors]):

@@ -16,6 +16,7 @@ from undertow.ops.sparse.softmax import sparse_softmax as softmax
 from undertow.ops.sparse.softmax import sparse_spdiags as spdiags
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
@@ -27,7 +28,7 @@ class SparseTensorType(TensorType):
             return sparse_coo_tensor(size=arguments, dtype=cls.dtype)
         return sparse_coo_tensor(*arguments, dtype=cls.dtype)
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(cls, value: Array) -> bool:
         return super().__instancecheck__(value) and value.is_sparse
 
 

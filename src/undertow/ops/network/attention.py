@@ -29,12 +29,13 @@ from undertow.ops.views.reshape import reshape
 from undertow.ops.views.splitting import chunk
 
 if TYPE_CHECKING:
+    from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
 def scaled_dot_product_attention(
     query: Tensor,
-    key: Any,
+    key: Array,
     value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
@@ -97,7 +98,7 @@ def canonical_mask(mask: Tensor | None, name: str, dtype: DType) -> Tensor | Non
 
 
 def check_shapes(
-    query: Tensor, key: Any, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, num_heads: int
+    query: Tensor, key: Array, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, num_heads: int
 ) -> bool:
     """Whether the inputs have a dimension of examples."""
     if query.dim() not in (2, 3):
@@ -133,7 +134,7 @@ def check_masks(is_causal: bool, attn_mask: Tensor | None, key_padding_mask: Ten
 
 
 def as_one_example(
-    query: Tensor, key: Any, value: Tensor, key_padding_mask: Tensor | None
+    query: Tensor, key: Array, value: Tensor, key_padding_mask: Tensor | None
 ) -> tuple[Tensor, Any, Tensor, Tensor | None]:
     """Inputs with a dimension of examples; those that are the same tensor stay the same."""
     batch = unsqueeze(query, 1)
@@ -143,7 +144,7 @@ def as_one_example(
 
 
 def projected(
-    query: Tensor, key: Any, value: Tensor, weights: Any, packed_weight: Tensor | None, packed_bias: Tensor | None
+    query: Tensor, key: Array, value: Tensor, weights: Any, packed_weight: Tensor | None, packed_bias: Tensor | None
 ) -> tuple[Any, Any, Any]:
     """Queries, keys and values through their linear layers; in one product where they are the same tensor."""
     if weights is None:
@@ -199,7 +200,7 @@ def longer_keys(
 
 def multi_head_attention_forward(
     query: Tensor,
-    key: Any,
+    key: Array,
     value: Tensor,
     embed_dim_to_check: int,
     num_heads: int,
@@ -266,7 +267,7 @@ def weights_of_heads(found: Tensor, shape: tuple[int, ...], average: bool) -> Te
     return mean(found, 1) if average else found
 
 
-def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Any, value: Tensor, separate: bool) -> None:
+def check_sizes(embed_dim: int, expected: int, num_heads: int, key: Array, value: Tensor, separate: bool) -> None:
     if embed_dim != expected:
         raise AssertionError(f"was expecting embedding dimension of {expected}, but got {embed_dim}")
     if embed_dim % num_heads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.backend import cpu, kernels
 from undertow.backend.interface import Array, Namespace
@@ -21,6 +21,9 @@ from undertow.ops.pointwise.powers import sqrt
 from undertow.ops.reduce.sums_and_products import mean
 from undertow.ops.views.dimensions import movedim
 from undertow.ops.views.reshape import reshape
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- in one step
 
@@ -52,7 +55,7 @@ def layout(shape: Sequence[int], groups: int) -> Layout:
     return Layout((examples, groups, each, length), (2, 3), (groups, each, 1), (0, 3))
 
 
-def reshaped(xp: Namespace, x: Any, shape: tuple[int, ...]) -> Any:
+def reshaped(xp: Namespace, x: Array | None, shape: tuple[int, ...]) -> Array | None:
     return None if x is None else xp.reshape(x, shape)
 
 
@@ -62,8 +65,8 @@ def _laid_out(xp: Namespace, x: Any) -> Any:
 
 
 def _channel_norm_forward(
-    xp: Namespace, input: Array, weight: Any, bias: Any, groups: int, eps: float
-) -> tuple[Any, Any, Any, Any]:
+    xp: Namespace, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float
+) -> tuple[Array, Array, Array, Array]:
     """The result; mean, 1 / sqrt(variance + eps) and variance of every channel or group."""
     require_kinds("GroupNormKernelImpl" if groups else "batch_norm", input, "f")
     at = layout(input.shape, groups)
@@ -133,7 +136,7 @@ def _channel_norm_tangent(
     return xp.reshape(total, input.shape)
 
 
-def _batch_channel_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_channel_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, Any]:
     """One input with the channels of all examples of the batch, one after the other."""
     input, weight, bias, groups, eps = args
     size = batch_size(args, in_dims)
@@ -226,7 +229,7 @@ def _per_channel(x: Array | None, ndim: int) -> Any:
     return None if x is None else recorded.reshape(x, (x.shape[0], *[1] * (ndim - 2)))
 
 
-def _by_running(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: float) -> Any:
+def _by_running(input: Array, running_mean: Any, running_var: Any, weight: Array, bias: Array, eps: float) -> Any:
     for name, x in (("running_mean", running_mean), ("running_var", running_var)):
         if x is None:
             raise RuntimeError(f"{name} must be defined in evaluation mode")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
@@ -34,6 +34,9 @@ from undertow.ops.network.sliding_windows import (
     window_counts,
 )
 
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
+
 #: from so many channels (of a group) on, products per place are faster, and so is the kernel for weights
 MANY = 32
 
@@ -46,7 +49,7 @@ def _is_product(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
     return max(kernel, default=1) == 1 and max(stride, default=1) == 1 and not any(padding)
 
 
-def whole(xp: Namespace, *arrays: Any) -> list[Any]:
+def whole(xp: Namespace, *arrays: Any) -> list[Array]:
     """The arrays as kernels want them: contiguous."""
     return [x if x is None else xp.ascontiguousarray(x) for x in arrays]
 
@@ -60,7 +63,7 @@ def convolve(
     padding: Sizes = (0,),
     dilation: Sizes = (1,),
     groups: int = 1,
-) -> Any:
+) -> Array:
     found = None
     if not _is_product(weight.shape[2:], stride, padding):
         found = kernels.convolve(xp, *whole(xp, input, weight, bias), stride, padding, dilation, groups)
@@ -77,7 +80,7 @@ def convolve_transposed(
     padding: Sizes = (0,),
     dilation: Sizes = (1,),
     groups: int = 1,
-) -> Any:
+) -> Array:
     rest = (output_size, stride, padding, dilation, groups)
     found = None
     if not _is_product(weight.shape[2:], stride, padding):
@@ -105,25 +108,32 @@ def convolve_weight(
 # ---- the same in NumPy
 
 
-def _grouped(x: Array, groups: int, channel: int) -> Any:
+def _grouped(x: Array, groups: int, channel: int) -> Array:
     """The channels in groups: one more dimension."""
     return x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1 :])
 
 
-def flat(x: Array, lead: int) -> Any:
+def flat(x: Array, lead: int) -> Array:
     """Everything behind the first `lead` dimensions in one."""
     return x.reshape(*x.shape[:lead], math.prod(x.shape[lead:]))
 
 
-def _windows_as_columns(xp: Namespace, x: Array, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
+def _windows_as_columns(xp: Namespace, x: Array, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Array:
     """A matrix for each example and group: a column for each window, with its channels and places below each other."""
     windows = sliding(xp, x, kernel, counts, stride, dilation)
     return windows.reshape(*x.shape[:2], x.shape[2] * math.prod(kernel), math.prod(counts))
 
 
 def _convolve_by_products(
-    xp: Namespace, input: Array, weight: Array, bias: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
-) -> Any:
+    xp: Namespace,
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+) -> Array:
     kernel = weight.shape[2:]
     counts = window_counts(input.shape[2:], kernel, stride, padding, dilation)
     x = _grouped(padded(xp, input, padding), groups, 1)
@@ -145,13 +155,13 @@ def _convolve_transposed_by_products(
     xp: Namespace,
     input: Array,
     weight: Array,
-    bias: Any,
+    bias: Array | None,
     output_size: Sizes,
     stride: Sizes,
     padding: Sizes,
     dilation: Sizes,
     groups: int,
-) -> Any:
+) -> Array:
     kernel, counts = weight.shape[2:], input.shape[2:]
     y = flat(_grouped(input, groups, 1), 3)
     w = _grouped(weight, groups, 0)
@@ -198,7 +208,7 @@ def _convolve_weight_by_products(
 def _batch_convolution(bias: int | None) -> Any:
     """A rule for kernels whose first two arguments are tensors; `bias` tells the place of a third."""
 
-    def batch(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
         size = batch_size(args, in_dims)
         if bias is not None and in_dims[1] is None and in_dims[bias] is None:
             input = expanded(args[0], in_dims[0], size)

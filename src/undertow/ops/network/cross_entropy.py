@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.cpu import read_once
@@ -30,6 +30,9 @@ from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.sums_and_products import sum
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 #: what targets may be, and the same bits as unsigned numbers
 UNSIGNED = {dtypes.int64: dtypes.uint64, dtypes.uint8: dtypes.uint8}
@@ -71,7 +74,7 @@ def _raise_target_shape(shape: Sequence[int], found: Any, expected: Any) -> None
     raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
 
 
-def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int) -> tuple[Any, Any]:
+def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int) -> tuple[Array, Array]:
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
@@ -93,7 +96,7 @@ def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int
 # ---- one class of many: picking its score, and putting a value in its place
 
 
-def _place_of(xp: Namespace, target: Array) -> tuple[Any, ...]:
+def _place_of(xp: Namespace, target: Array) -> tuple[Array, ...]:
     """The index of every target's class in an array of shape (N, C, d1, ...)."""
     if target.ndim == 0:
         return (target,)
@@ -116,7 +119,7 @@ def _scores_from(xp: Namespace, input: Array, target: Array, classes: int, ignor
     return out
 
 
-def _batch_classes(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_classes(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """Examples of N targets each are more targets of one call."""
     size = batch_size(args, in_dims)
     tensors = [expanded(x, d, size) if isinstance(x, Tensor) else x for x, d in zip(args, in_dims, strict=True)]
@@ -189,7 +192,7 @@ def _class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any
 
     def forward(
         xp: Namespace, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Array, Array]:
         check_reduction(reduction)
         require_kinds(name, input, "f")
         _check_shapes(input, target, weight)
@@ -202,7 +205,7 @@ def _class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any
     return forward
 
 
-def _batch_losses(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_losses(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
         return loop(op, args, in_dims)
@@ -320,7 +323,7 @@ def _coefficients_again(
 
 def _gradient_of_scores(
     xp: Namespace, g: Array, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
-) -> Any:
+) -> Array:
     if xp is not cpu:
         found = kernels.cross_entropy_gradient(xp, g, input, target, weight, ignore_index, reduction)
         if found is not None:
@@ -329,7 +332,7 @@ def _gradient_of_scores(
     return xp.cross_entropy_backward(g * coefficients, target, input, ignore_index)
 
 
-def _batch_cross_entropy(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_cross_entropy(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     *tensors, weight, ignore_index, reduction = args
     if in_dims[2] is not None:
         return loop(op, args, in_dims)

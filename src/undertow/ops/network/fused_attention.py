@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
@@ -17,6 +17,9 @@ from undertow.backend.threads import kernel_threads
 from undertow.ops.declare import Joint, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 #: scores that are computed at a time
 BLOCK = 65536
@@ -167,7 +170,7 @@ def _gradients_by_blocks(
 
 def _attention_forward(
     xp: Namespace, query: Array, key: Array, value: Array, is_causal: bool, scale: float
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The result, and log(sum(exp(scores))) for every query."""
     if _has_blocks(xp, query, key, value):
         out, logs = _by_blocks(query, key, value, is_causal, scale)
@@ -208,7 +211,7 @@ def _attention_gradients(
     logsumexp: Array,
     is_causal: bool,
     scale: float,
-) -> list[Any]:
+) -> list[Array | None]:
     if _has_blocks(xp, query, key, value, g):
         return _gradients_by_blocks(g, needs, query, key, value, logsumexp, is_causal, scale)
     found: Any = None
@@ -248,7 +251,7 @@ def _attention_tangent(
     return total
 
 
-def _batch_attention(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_attention(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     size = batch_size(args, in_dims)
     stacked = [expanded(x, dim, size) for x, dim in zip(args[:3], in_dims[:3], strict=True)]
     return op(*stacked, *args[3:]), 0

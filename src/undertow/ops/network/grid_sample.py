@@ -130,7 +130,7 @@ def padded(place: Array, n: int, padding_mode: str, align_corners: bool) -> Arra
 # ---- looking up
 
 
-def _positions(xp: Namespace, sizes: Sequence[int], indices: Sequence[Any]) -> tuple[Any, Any]:
+def _positions(xp: Namespace, sizes: Sequence[int], indices: Sequence[Array]) -> tuple[Array, Array]:
     """Whether whole-numbered places (arrays of floats, one for each dimension) are inside, and their numbers."""
     inside = xp.ones(indices[0].shape, bool)
     position = xp.zeros(indices[0].shape, dtypes.int64)
@@ -141,7 +141,7 @@ def _positions(xp: Namespace, sizes: Sequence[int], indices: Sequence[Any]) -> t
     return inside, position
 
 
-def _looked_up(flat: Array, sizes: Sequence[int], indices: Sequence[Any]) -> Array:
+def _looked_up(flat: Array, sizes: Sequence[int], indices: Sequence[Array]) -> Array:
     """The elements at such places, 0 outside."""
     xp = flat._xp
     inside, position = _positions(xp, sizes, indices)
@@ -186,12 +186,12 @@ def _spots(input: Array, grid: Array, padding_mode: str, align_corners: bool) ->
     return [padded(s, n, padding_mode, align_corners) for s, n in zip(spots, sizes, strict=True)]
 
 
-def _flat(input: Array) -> Any:
+def _flat(input: Array) -> Tensor:
     """The elements of an image in one dimension."""
     return reshape(input, (*input.shape[:2], math.prod(input.shape[2:])))
 
 
-def _speeds(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> list[Any]:
+def _speeds(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> list[Array]:
     """How far a spot moves with its coordinate: constant, but for the edges and mirrors it meets."""
     found = []
     for coordinate, n in zip(unbind(grid.detach(), -1)[::-1], input.shape[2:], strict=True):
@@ -222,7 +222,7 @@ def _slopes(input: Array, grid: Array, padding_mode: str, align_corners: bool) -
     return [by_column * columns, by_row * rows]
 
 
-def _spread(g: Array, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Any:
+def _spread(g: Array, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Tensor:
     """The adjoint of looking up: every number goes to the elements around its point."""
     xp, sizes = grid._xp, tuple(input.shape[2:])
     spots = _spots(input, grid, padding_mode, align_corners)
@@ -248,7 +248,7 @@ def _on_tensors(xp: Namespace, function: Callable[..., Any], *arrays: Any) -> An
     return tuple([None if x is None else x._array for x in found]) if isinstance(found, tuple) else found._array
 
 
-def _sampled(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Any:
+def _sampled(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Array:
     whole = xp.ascontiguousarray(input), xp.ascontiguousarray(grid)
     found = kernels.grid_sample(xp, *whole, PADDINGS.index(padding_mode), align_corners)
     if found is not None:
@@ -287,7 +287,7 @@ def _recorded_gradients(
     return (_spread(g, input, grid, padding_mode, align_corners) if needs[0] else None), of_grid
 
 
-def _moved(xp: Namespace, t: Array, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Any:
+def _moved(xp: Namespace, t: Array, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Tensor:
     """The tangent of what is looked up when the points move."""
 
     def move(t: Array, input: Array, grid: Array) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
@@ -19,10 +19,13 @@ from undertow.ops.network import row_kernels
 from undertow.ops.pointwise.powers import rsqrt
 from undertow.ops.reduce.sums_and_products import mean
 
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
+
 # ---- zero mean, unit variance
 
 
-def _standardized(xp: Namespace, input: Array, dim: Sequence[int], eps: float) -> tuple[Any, Any]:
+def _standardized(xp: Namespace, input: Array, dim: Sequence[int], eps: float) -> tuple[Array, Array]:
     require_kinds("standardize", input, "f")
     axes = reduced_axes(dim, input.ndim)
     centred = input - xp.mean(input, axis=axes, keepdims=True)
@@ -46,7 +49,9 @@ def _standardize_gradient(xp: Namespace, g: Any, result: Array, rstd: Array, dim
     return of_rstd if total is None else total + of_rstd
 
 
-def _standardize_tangent(xp: Namespace, t: Array, result: Array, rstd: Array, dim: Sequence[int]) -> tuple[Any, Any]:
+def _standardize_tangent(
+    xp: Namespace, t: Array, result: Array, rstd: Array, dim: Sequence[int]
+) -> tuple[Array, Array]:
     along = xp.mean(t * result, axis=reduced_axes(dim, result.ndim), keepdims=True)
     return rstd * tangential(xp, t, result, dim), -rstd * rstd * along
 
@@ -62,7 +67,7 @@ standardize = primitive(
 )
 
 
-def scaled_and_shifted(x: Array, weight: Any, bias: Any) -> Any:
+def scaled_and_shifted(x: Array, weight: Array, bias: Array) -> Any:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
@@ -82,7 +87,7 @@ def _last_dims(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _layer_norm_forward(
     xp: Namespace, input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
-) -> tuple[Any, Any, Any]:
+) -> tuple[Array, Array, Array]:
     require_kinds("LayerNormKernelImpl", input, "f")
     found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, bias, eps, True)
     if found is not None:
@@ -141,7 +146,7 @@ def _layer_norm_tangent(
     return total
 
 
-def _batch_layer_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_layer_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, Any]:
     """The last dimensions stay the last; weights that differ from example to example are applied afterwards."""
     input, normalized_shape, weight, bias, eps = args
     size = batch_size(args, in_dims)
@@ -218,7 +223,7 @@ def _normalized_dims(
 
 def _over_root_mean_square(
     xp: Namespace, input: Array, normalized_shape: Sequence[int], weight: Array | None, eps: float
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     found: Any = kernels.norm_rows(xp, input, len(normalized_shape), weight, None, eps, False)
     if found is not None:
         return found[0], found[2]
@@ -268,7 +273,7 @@ def _rms_norm_tangent(
     return total
 
 
-def _batch_rms_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+def _batch_rms_norm(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, Any]:
     input, normalized_shape, weight, eps = args
     size = batch_size(args, in_dims)
     input = expanded(input, in_dims[0], size)

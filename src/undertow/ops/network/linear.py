@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
@@ -17,9 +17,12 @@ from undertow.ops.linalg.einsum_and_tensordot import einsum, einsum_batched
 from undertow.ops.linalg.matmul import rows, times_transposed
 from undertow.ops.pointwise.arithmetic import add
 
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
+
 
 @twin
-def apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None = None) -> Any:
+def apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None = None) -> Array:
     if input.dtype is not weight.dtype or weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
         _check_linear(input, weight, bias)
     found = None if bias is None or xp is cpu else kernels.linear(xp, input, weight, bias)
@@ -37,13 +40,13 @@ def apply_linear(xp: Namespace, input: Array, weight: Array, bias: Array | None 
     return out
 
 
-def _linear_input_gradient(xp: Namespace, g: Array, weight: Array, input_shape: tuple[int, ...]) -> Any:
+def _linear_input_gradient(xp: Namespace, g: Array, weight: Array, input_shape: tuple[int, ...]) -> Array:
     if weight.ndim == 1:
         return xp.expand_dims(g, -1) * xp.conj(weight)
     return xp.mm(g, xp.conj(weight)) if len(input_shape) == 2 else xp.matmul(g, xp.conj(weight))
 
 
-def _linear_weight_gradient(xp: Namespace, g: Array, input: Array, weight_shape: tuple[int, ...]) -> Any:
+def _linear_weight_gradient(xp: Namespace, g: Array, input: Array, weight_shape: tuple[int, ...]) -> Array:
     if len(weight_shape) == 1:
         return xp.mv(xp.t(rows(xp, xp.conj(input))), xp.reshape(g, (-1,)))
     if input.ndim == 2:
@@ -51,7 +54,7 @@ def _linear_weight_gradient(xp: Namespace, g: Array, input: Array, weight_shape:
     return xp.mm(xp.t(rows(xp, g)), rows(xp, xp.conj(input)))
 
 
-def _batch_linear(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_linear(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input, weight, bias = args
     if in_dims[1] is None and in_dims[2] is None:
         return op(in_front(input, in_dims[0]), weight, bias), 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.user_lines import warn_user
@@ -25,6 +25,9 @@ from undertow.ops.pointwise.comparison import gt
 from undertow.ops.pointwise.exp_log import exp, log, xlogy
 from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.sums_and_products import mean, sum
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 REDUCTIONS = ("none", "mean", "sum")
 #: rounds to the smallest positive float32, whose logarithm is below -100
@@ -48,7 +51,7 @@ def _warn_about_sizes(input: Array, target: Array) -> None:
             raise RuntimeError(problem)
 
 
-def _reduce_array(xp: Namespace, values: Array, reduction: str) -> Any:
+def _reduce_array(xp: Namespace, values: Array, reduction: str) -> Array:
     if reduction == "none":
         return values
     total = xp.add.reduce(values, axis=None)
@@ -60,7 +63,7 @@ def reduce(values: Array, reduction: str) -> Array:
     return values if reduction == "none" else mean(values) if reduction == "mean" else sum(values)
 
 
-def _spread(g: Array, slope: Array, reduction: str) -> Any:
+def _spread(g: Array, slope: Array, reduction: str) -> Array:
     """The gradient of a loss from the slopes of its elements."""
     return slope * (g / math.prod(slope.shape) if reduction == "mean" else g)
 
@@ -70,7 +73,7 @@ def gathered(xp: Namespace, values: Array, reduction: str) -> Array:
     return values if reduction == "none" else xp.mean(values) if reduction == "mean" else xp.sum(values)
 
 
-def _batch_loss(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_loss(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """The losses of all elements at once, then reduced for each example."""
     input, target, *params = args
     size = batch_size(args, in_dims)
@@ -89,7 +92,7 @@ def _batch_loss(op: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[A
 # ---- errors: functions of input - target
 
 
-def _squared_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean") -> Any:
+def _squared_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean") -> Array:
     check_reduction(reduction)
     _warn_about_sizes(input, target)
     difference = input - target

@@ -170,7 +170,13 @@ def check_classes(input: Tensor, target: Tensor, target_dims: int) -> tuple[Any,
 
 @in_float32
 def multi_margin_loss(
-    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Array | None = None,
+    *,
+    reduction: str = "mean",
 ) -> Tensor:
     """The mean over the other classes of max(0, margin - score of the target + score of the other) ** p.
 
@@ -226,7 +232,7 @@ def triplet_margin_with_distance_loss(
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """max(0, distance to the positive - distance to the negative + margin), with a distance of your own.
 
     >>> import undertow as ut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType, Namespace
@@ -14,6 +14,9 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import expanded
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.network.sliding_windows import Sizes, offsets, shifted_slices
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- sizes
 
@@ -65,7 +68,7 @@ def places(xp: Namespace, sizes: Sizes, counts: Sizes, starts: list[Any]) -> Arr
 
 def largest(
     xp: Namespace, input: Array, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     """The first largest element of every window, and its flat position; a later nan counts as larger."""
     dims = len(kernel_size)
     sizes = input.shape[input.ndim - dims :]
@@ -112,12 +115,12 @@ def _adaptive_bounds(n: int, count: int) -> list[tuple[int, int]]:
     return [(k * n // count, -((k + 1) * n // -count)) for k in range(count)]
 
 
-def adaptive_largest(xp: Namespace, input: Array, output_size: Sizes) -> tuple[Any, ...]:
+def adaptive_largest(xp: Namespace, input: Array, output_size: Sizes) -> tuple[Array, ...]:
     found = kernels.adaptive_max_pool(xp, xp.ascontiguousarray(input), output_size)
     return _adaptive_largest_by_cells(xp, input, output_size) if found is None else found
 
 
-def _adaptive_largest_by_cells(xp: Namespace, input: Array, output_size: Sizes) -> tuple[Any, ...]:
+def _adaptive_largest_by_cells(xp: Namespace, input: Array, output_size: Sizes) -> tuple[Array, ...]:
     dims = len(output_size)
     sizes, lead = input.shape[input.ndim - dims :], input.shape[: input.ndim - dims]
     values = xp.empty((*lead, *output_size), input.dtype)
@@ -165,7 +168,7 @@ def picked(xp: Namespace, x: Array, indices: Array, dims: int) -> Array:
     return xp.reshape(xp.take_along_axis(rows, chosen, axis=-1), tuple(indices.shape))
 
 
-def _batch_both(op: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, int]:
+def _batch_both(op: Callable[..., Any], args: Any, in_dims: InDims) -> tuple[Any, int]:
     """The batch in front of both tensors."""
     size = next(a.shape[d] for a, d in zip(args, in_dims, strict=True) if d is not None)
     return op(*[expanded(a, d, size) for a, d in zip(args[:2], in_dims[:2], strict=True)], *args[2:]), 0

@@ -40,7 +40,7 @@ def window_counts(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, di
     )
 
 
-def padded(xp: Namespace, x: Array, padding: Sizes, value: Any = 0) -> Any:
+def padded(xp: Namespace, x: Array, padding: Sizes, value: Any = 0) -> Array:
     """The array with so much around it on both sides of each of its last dimensions."""
     if not any(padding):
         return x
@@ -51,14 +51,14 @@ def padded(xp: Namespace, x: Array, padding: Sizes, value: Any = 0) -> Any:
     return out
 
 
-def uncovered(x: Array, padding: Sizes) -> Any:
+def uncovered(x: Array, padding: Sizes) -> Array:
     """The array without its padding."""
     if not any(padding):
         return x
     return x[(..., *[slice(p, n - p) for n, p in zip(x.shape[x.ndim - len(padding) :], padding, strict=True)])]
 
 
-def sliding(xp: Namespace, x: Array, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Any:
+def sliding(xp: Namespace, x: Array, kernel: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> Array:
     """A view of the padded array: leading dimensions, places in a window, windows."""
     lead = x.ndim - len(kernel)
     steps = x.strides[lead:]
@@ -84,7 +84,7 @@ def shifted_slices(offset: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes)
     )
 
 
-def add_windows(xp: Namespace, columns: Array, sizes: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Any:
+def add_windows(xp: Namespace, columns: Array, sizes: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Array:
     """The reverse of `sliding`: every element of the windows added to where it came from."""
     dims = len(sizes)
     lead = columns.ndim - 2 * dims

@@ -31,7 +31,7 @@ def times_alpha(input: Array, other: Array, alpha: Any) -> Any:
 
 
 @twin
-def difference(xp: Namespace, a: Array, b: Array) -> Any:
+def difference(xp: Namespace, a: Array, b: Array) -> Array:
     try:
         return xp.subtract(a, b)
     except TypeError:

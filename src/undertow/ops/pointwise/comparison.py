@@ -34,25 +34,25 @@ def unary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
 
 
 @twin
-def less(xp: Namespace, input: Array, other: Array) -> Any:
+def less(xp: Namespace, input: Array, other: Array) -> Array:
     require_order("lt", input)
     return xp.less(input, other)
 
 
 @twin
-def less_equal(xp: Namespace, input: Array, other: Array) -> Any:
+def less_equal(xp: Namespace, input: Array, other: Array) -> Array:
     require_order("le", input)
     return xp.less_equal(input, other)
 
 
 @twin
-def greater(xp: Namespace, input: Array, other: Array) -> Any:
+def greater(xp: Namespace, input: Array, other: Array) -> Array:
     require_order("gt", input)
     return xp.greater(input, other)
 
 
 @twin
-def greater_equal(xp: Namespace, input: Array, other: Array) -> Any:
+def greater_equal(xp: Namespace, input: Array, other: Array) -> Array:
     require_order("ge", input)
     return xp.greater_equal(input, other)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
@@ -15,6 +15,9 @@ from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.tensor import Tensor
 from undertow.tensor.facts import element_strides
 from undertow.tensor.memory import bytes_into_base
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- conjugation, which is always carried out
 
@@ -184,7 +187,7 @@ def _complex_of_pairs(xp: Namespace, input: Array) -> Array:
     return input.view(dtypes.complex_of(input.dtype))[..., 0]
 
 
-def _batched_view_as_complex(function: Callable[..., Any], args: Any, in_dims: Any) -> tuple[Any, ...]:
+def _batched_view_as_complex(function: Callable[..., Any], args: Any, in_dims: InDims) -> tuple[Any, ...]:
     """A batch dimension behind the pairs leaves them apart in memory: then the result is a copy."""
     input = in_front(args[0], in_dims[0])
     return (function if in_dims[0] < input._array.ndim - 1 else _complex_from_pairs)(input), 0

@@ -34,7 +34,7 @@ nextafter = primitive(
 )
 
 
-def _mantissa_and_exponent(xp: Namespace, input: Array) -> tuple[Any, ...]:
+def _mantissa_and_exponent(xp: Namespace, input: Array) -> tuple[Array, ...]:
     if input.dtype.kind != "f":
         raise RuntimeError(
             f"torch.frexp() only supports floating-point dtypes, but got {dtypes.SCALAR_NAMES[input.dtype]}"

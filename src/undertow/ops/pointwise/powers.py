@@ -71,7 +71,7 @@ def _raised(xp: Namespace, input: Array, exponent: Any) -> Array:
 
 
 @twin
-def power(xp: Namespace, input: Array, exponent: Any) -> Array:
+def power(xp: Namespace, input: Array, exponent: Array) -> Array:
     if input.dtype.kind in "fc":
         return _raised(xp, input, exponent)
     if hasattr(exponent, "dtype"):
@@ -92,7 +92,7 @@ def _integer_power(xp: Namespace, input: Array, exponent: Array) -> Array:
     return xp.where(exponent < 0, inverse, whole)
 
 
-def _pow_input_rule(xp: Namespace, g: Array, input: Array, exponent: Any) -> Array:
+def _pow_input_rule(xp: Namespace, g: Array, input: Array, exponent: Array) -> Array:
     if hasattr(exponent, "dtype"):
         # 0 * input ** -1 would be no number at 0, at numbers that have no reciprocal, and at nan; nor its derivatives
         invertible = xp.greater_equal(xp.abs(input), dtypes.float_limits(g.dtype).tiny)
@@ -177,7 +177,7 @@ def _as_double(value: Array, dtype: DType) -> Any:
 
 
 @composite(variants="function method in_place", out=True)
-def float_power(input: Array, exponent: Any) -> Array:
+def float_power(input: Array, exponent: Array) -> Array:
     """`pow` in double precision, whatever the dtypes.
 
     >>> import undertow as ut

@@ -84,7 +84,7 @@ tanh = unary(
 )
 
 
-def _tanh_gradient(xp: Namespace, grad_output: Array, output: Array) -> Any:
+def _tanh_gradient(xp: Namespace, grad_output: Array, output: Array) -> Array:
     one = one_for(xp, grad_output, output)
     if one is None:
         return grad_output * xp.conj(1 - output * output)

@@ -159,12 +159,12 @@ fmin = primitive(
 # ---- clamp: the gradient of the input includes the bounds
 
 
-def _clamped_below(xp: Namespace, input: Array, min: Any) -> Array:
+def _clamped_below(xp: Namespace, input: Array, min: Array) -> Array:
     refuse_unordered("clamp", input)
     return xp.maximum(input, min)
 
 
-def _clamped_above(xp: Namespace, input: Array, max: Any) -> Array:
+def _clamped_above(xp: Namespace, input: Array, max: Array) -> Array:
     refuse_unordered("clamp", input)
     return xp.minimum(input, max)
 
@@ -174,7 +174,7 @@ def _clamped(xp: Namespace, input: Array, min: Array, max: Array) -> Array:
     return xp.minimum(xp.maximum(input, min), max)
 
 
-def inside(xp: Namespace, input: Array, min: Any, max: Any) -> Array:
+def inside(xp: Namespace, input: Array, min: Array, max: Array) -> Array:
     return xp.logical_and(xp.greater_equal(input, min), xp.less_equal(input, max))
 
 
@@ -279,7 +279,7 @@ _clamp = unary(
 
 
 @composite(variants="function method in_place in_place_function", out=True, overlap="part")
-def clamp(input: Array, min: Any = None, max: Any = None) -> Array:
+def clamp(input: Array, min: Array | None = None, max: Array | None = None) -> Array:
     """Every element, moved into [min, max]; each bound is a number, a tensor, or None.
 
     >>> import undertow as ut

@@ -34,13 +34,13 @@ def parts(draw: Callable[..., Any], generator: Generator, shape: Sequence[int], 
     return draw(generator, (*shape, 2), dtypes.real_of(dtype), *args).view(dtype).reshape(shape)
 
 
-def in_order(like: Any) -> bool:
+def in_order(like: Array) -> bool:
     """Whether elements lie in memory in the order of their indices."""
     has_memory = isinstance(like, cpu.ndarray) or like.device.type == "cuda"
     return not has_memory or like.flags.c_contiguous
 
 
-def in_memory_order(like: Any, sample: Callable[[Any], Any]) -> Array:
+def in_memory_order(like: Array, sample: Callable[[Any], Any]) -> Array:
     """Numbers for the elements of an array: the first for the first in memory, as PyTorch fills tensors."""
     if isinstance(like, DeviceArray) and like.device.type == "meta":
         return like  # nothing is drawn for what has no values
@@ -85,14 +85,14 @@ def uniform(generator: Generator, shape: Sequence[int], dtype: DType, low: float
     return cpu.where(numbers == dtype.type(high), dtype.type(low), numbers)
 
 
-def scaled(numbers: Array, factor: Array, start: Any) -> Array:
+def scaled(numbers: Array, factor: Array, start: Array) -> Array:
     """numbers * factor + start, rounded once, as processors do it."""
     if numbers.dtype == dtypes.float64 or start == 0:
         return numbers * numbers.dtype.type(factor) + numbers.dtype.type(start)
     return (numbers * dtypes.float64.type(numbers.dtype.type(factor)) + numbers.dtype.type(start)).astype(numbers.dtype)
 
 
-def _on_host(parameter: Any) -> Any:
+def _on_host(parameter: Array) -> Any:
     """What is drawn on the CPU needs its parameters there."""
     return parameter.to_host() if isinstance(parameter, DeviceArray) else parameter
 
@@ -107,7 +107,12 @@ def standard_normal(generator: Generator, shape: Sequence[int], dtype: DType) ->
 
 
 def normal(
-    generator: Generator, shape: Sequence[int], dtype: DType, mean: Array = 0.0, std: Any = 1.0, contiguous: bool = True
+    generator: Generator,
+    shape: Sequence[int],
+    dtype: DType,
+    mean: Array = 0.0,
+    std: Array = 1.0,
+    contiguous: bool = True,
 ) -> Array:
     """Normal; mean and std are numbers or arrays that broadcast to the shape."""
     if not generator.is_of_gpu:
@@ -120,11 +125,11 @@ def normal(
     return namespace_of_array(numbers).asarray((numbers * std if arrays[1] else numbers) + mean, dtype=dtype)
 
 
-def _is_array(parameter: Any) -> bool:
+def _is_array(parameter: Array) -> bool:
     return isinstance(parameter, (cpu.ndarray, DeviceArray))
 
 
-def _check_deviation(std: Any) -> None:
+def _check_deviation(std: Array) -> None:
     if _is_array(std):
         if std.dtype.kind == "c":
             raise RuntimeError("normal expects standard deviation to be non-complex")
@@ -190,7 +195,7 @@ def _check_continuous(name: str, dtype: DType) -> None:
 # ---- discrete
 
 
-def bernoulli(generator: Generator, shape: Sequence[int], dtype: DType, p: Any) -> Array:
+def bernoulli(generator: Generator, shape: Sequence[int], dtype: DType, p: Array) -> Array:
     """1 with probability p (a number or an array), else 0."""
     if not generator.is_of_gpu:
         p = _on_host(p)

@@ -78,20 +78,20 @@ class Mersenne:
         """Another one, for who wants nothing but the shape of numbers."""
         return Mersenne(self.seed)
 
-    def _seed(self, bits: Any) -> None:
+    def _seed(self, bits: Array) -> None:
         numpy_random().RandomState(bits).seed(self.seed % 2**32)  # as the Twister's inventors do, and PyTorch
 
     # What draws is made when it is first asked: NumPy's generators take longer to load than a tenth of undertow.
 
     @cached_property
-    def bits(self) -> Any:
+    def bits(self) -> Array:
         made = numpy_random().MT19937(0)
         self._seed(made)
         kernels.trust_twister(cpu, made.capsule)
         return made
 
     @cached_property
-    def _numpy(self) -> Any:
+    def _numpy(self) -> Array:
         return numpy_random().Generator(self.bits)
 
     @cached_property

@@ -48,7 +48,11 @@ def _intercepted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def drawn_on(
-    device: Any, shape: tuple[int, ...], dtype: DType, requires_grad: bool, numbers: Callable[[], Array]
+    device: Device | str | int | None,
+    shape: tuple[int, ...],
+    dtype: DType,
+    requires_grad: bool,
+    numbers: Callable[[], Array],
 ) -> Tensor:
     """A new tensor of random numbers; on the meta device nothing is drawn."""
     xp = namespace_of(device)
@@ -197,7 +201,7 @@ def _sample_like(
     sample: Callable[..., Any],
     input: Array,
     dtype: DType | None,
-    device: Any,
+    device: Device | str | int | None,
     requires_grad: bool,
     memory_format: Any,
 ) -> Tensor:
@@ -387,7 +391,7 @@ _normal_of_both = primitive(
 @_intercepted
 def normal(
     mean: Array,
-    std: Any = 1.0,
+    std: Array = 1.0,
     size: Any = None,
     *,
     generator: Generator | None = None,
@@ -499,7 +503,7 @@ def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> T
     return _fill_random(self, *checked, generator=generator)
 
 
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+def bernoulli_(self: Tensor, p: Array = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with 1 (with probability p, a number or a tensor that broadcasts) and 0."""
     if isinstance(p, Tensor) and current_edge(p) is not None:
         raise RuntimeError("bernoulli_(): p must not require grad: detach() it")

@@ -67,7 +67,7 @@ def _for_each_dim(input: Array, spacing: Any, dims: Sequence[int], all_dims: boo
     return spacings
 
 
-def slope(x: Array, dim: int, step: Any, edge_order: int) -> Tensor:
+def slope(x: Array, dim: int, step: Array, edge_order: int) -> Tensor:
     at_coordinates = getattr(step, "ndim", 0) == 1
     size = x.shape[dim]
     gaps = column(narrow(step, 0, 1, size - 1) - narrow(step, 0, 0, size - 1), x, dim) if at_coordinates else None
@@ -83,7 +83,7 @@ def column(values: Array, x: Array, dim: int) -> Array:
     return reshape(values, (-1, *[1] * (x.ndim - 1 - dim)))
 
 
-def middle(x: Array, dim: int, step: Any, gaps: Array | None) -> Array:
+def middle(x: Array, dim: int, step: Array, gaps: Array | None) -> Array:
     count = x.shape[dim] - 2
     before, here, after = [narrow(x, dim, k, count) for k in range(3)]
     if gaps is None:
@@ -98,7 +98,7 @@ def _gap_pair(gaps: Array, start: int, count: int) -> tuple[Any, Any]:
     return narrow(gaps, 0, start, count), narrow(gaps, 0, start + 1, count)
 
 
-def end(x: Array, dim: int, side: int, step: Any, gaps: Array | None, edge_order: int) -> Array:
+def end(x: Array, dim: int, side: int, step: Array, gaps: Array | None, edge_order: int) -> Array:
     """The slope at the first (side 0) or the last (side 2) value."""
     size = x.shape[dim]
     if edge_order == 1:

@@ -196,7 +196,7 @@ def _complex_logaddexp(xp: Namespace, a: Array, b: Array) -> Array:
     return high + xp.log1p(xp.exp(low - high))
 
 
-def _logcumsumexp_weights(xp: Namespace, input: Array, out: Array, dim: int) -> tuple[Any, Any]:
+def _logcumsumexp_weights(xp: Namespace, input: Array, out: Array, dim: int) -> tuple[Array, Array]:
     """How much each running value owes to the one before it, and to its own element."""
     return xp.exp(xp._shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
 
@@ -230,7 +230,7 @@ logcumsumexp = primitive(
 # ---- cummax, cummin
 
 
-def _running_extreme(xp: Namespace, name: str, ufunc: Any, input: Array, dim: int) -> tuple[Any, Any]:
+def _running_extreme(xp: Namespace, name: str, ufunc: Array, input: Array, dim: int) -> tuple[Array, Array]:
     """Running extremes and the latest place of each; a NaN stays."""
     axis = wrap_dim(dim, input.ndim)
     require_order(name, input)

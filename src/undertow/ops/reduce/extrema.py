@@ -112,7 +112,7 @@ def amin(input: Array, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return amin_dims(input, dim, keepdim)
 
 
-def _aminmax_forward(xp: Namespace, input: Array, dim: int | None = None, keepdim: bool = False) -> tuple[Any, ...]:
+def _aminmax_forward(xp: Namespace, input: Array, dim: int | None = None, keepdim: bool = False) -> tuple[Array, ...]:
     if dim is None and input.size == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -260,7 +260,7 @@ SELECTING: dict[str, Any] = {
 }
 
 
-def with_values(xp: Namespace, input: Array, indices: Array, axis: int, keepdim: bool) -> tuple[Any, Any]:
+def with_values(xp: Namespace, input: Array, indices: Array, axis: int, keepdim: bool) -> tuple[Array, Array]:
     """(values, indices), from indices that keep the dimension."""
     values = xp.take_along_axis(input, indices, axis)
     return (values, indices) if keepdim else (xp.squeeze(values, axis), xp.squeeze(indices, axis))
@@ -290,7 +290,7 @@ min_dim = primitive("_min_dim", _extreme_along("min", "minimum", "argmin"), node
 @composite(variants="function method foreach", out=True)
 @shortcut(max_all, max_dim, return_types.max)
 @numpy_spelling
-def max(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
+def max(input: Array, dim: Array | None = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
     """The largest element; along `dim`, (values, indices); of two tensors, the larger elements.
 
     >>> import undertow as ut
@@ -308,7 +308,7 @@ def max(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | 
 @composite(variants="function method", out=True)
 @shortcut(min_all, min_dim, return_types.min)
 @numpy_spelling
-def min(input: Array, dim: Any = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
+def min(input: Array, dim: Array | None = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
     """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements.
 
     >>> import undertow as ut

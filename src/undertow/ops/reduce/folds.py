@@ -9,7 +9,7 @@ from undertow.compiled import twin
 
 
 @twin
-def fold(xp: Namespace, input: Array, name: str, axes: Any, keepdim: bool) -> Any:
+def fold(xp: Namespace, input: Array, name: str, axes: Any, keepdim: bool) -> Array:
     """Along axes: "maximum", "minimum", "multiply", or the sum of "sizes" (of absolute values) or of "squares"."""
     if name in ("sizes", "squares"):
         sizes = xp.abs(input)

@@ -16,7 +16,9 @@ from undertow.ops.declare.rules import LOOP
 from undertow.tensor import Tensor
 
 
-def counted(xp: Namespace, input: Array, weight: Any, bins: Any, limits: Any, density: bool, name: str) -> list[Any]:
+def counted(
+    xp: Namespace, input: Array, weight: Array, bins: Any, limits: Any, density: bool, name: str
+) -> list[Array]:
     """The histogram of points, the rows of `input`, and the edges of the bins along each dimension."""
     if input.dtype.kind != "f":
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
@@ -48,7 +50,7 @@ _histogram = primitive(
 )
 
 
-def _edges_or_number(bins: Any) -> Any:
+def _edges_or_number(bins: Array) -> Any:
     return bins._array if isinstance(bins, Tensor) else int(bins)
 
 

@@ -30,7 +30,7 @@ REDUCTIONS = {
 @composite
 @example_by_example
 def segment_reduce(
-    data: Any,
+    data: Array,
     reduce: str,
     *,
     lengths: Array | None = None,

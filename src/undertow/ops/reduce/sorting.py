@@ -39,7 +39,7 @@ def refuse(name: str, input: Array, kinds: str) -> None:
 
 
 @twin
-def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = False) -> tuple[Any, ...]:
+def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = False) -> tuple[Array, ...]:
     axis = wrap_dim(dim, input.ndim)
     refuse("Sort", input, "c")
     if input.ndim == 0:
@@ -99,7 +99,7 @@ def sorting_indices(input: Array, axis: int = -1, kind: str | None = None) -> Te
 @twin
 def topk_forward(
     xp: Namespace, input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     axis = wrap_dim(dim, input.ndim)
     refuse("topk", input, "bc")
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
@@ -125,7 +125,7 @@ def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool
     return return_types.topk(topk_along(input, k, dim, largest, sorted))
 
 
-def _kthvalue_forward(xp: Namespace, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, ...]:
+def _kthvalue_forward(xp: Namespace, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, ...]:
     axis = wrap_dim(dim, input.ndim)
     require_elements("kthvalue", input.shape, axis)
     require_kinds("kthvalue_cpu", input, "iuf")

@@ -30,7 +30,7 @@ def place_of_rank(xp: Namespace, input: Array, rank: int) -> Array:
     return xp.take(_merged(xp, input, input.ndim - 1, False), xp.asarray([rank]), -1) if found is None else found
 
 
-def _of_rows(xp: Namespace, rows: Array, *arguments: Any) -> Any:
+def _of_rows(xp: Namespace, rows: Array, *arguments: Any) -> Array | None:
     return kernels.order_rows(xp, xp.ascontiguousarray(rows), *arguments) if xp is cpu else None
 
 
@@ -40,7 +40,7 @@ def take_in_order(xp: Namespace, input: Array, indices: Array, axis: int) -> Arr
     return xp.take_along_axis(input, indices, axis) if found is None else found
 
 
-def _merged(xp: Namespace, input: Array, axis: int, descending: bool) -> Any:
+def _merged(xp: Namespace, input: Array, axis: int, descending: bool) -> Array:
     if not descending:
         return xp.argsort(input, axis, kind="stable")
     backwards = xp.argsort(xp.flip(input, axis), axis, kind="stable")

@@ -26,7 +26,7 @@ from undertow.tensor import Tensor
 # ---- variance: the same rules for var, std, var_mean and std_mean
 
 
-def moments(xp: Namespace, name: str, input: Array, dim: Dims, correction: float, keepdim: bool) -> tuple[Any, Any]:
+def moments(xp: Namespace, name: str, input: Array, dim: Dims, correction: float, keepdim: bool) -> tuple[Array, Array]:
     """(variance, mean) in the precision they are accumulated in."""
     axes = reduced_axes(dim, input.ndim)
     n = reduced_size(input.shape, dim)
@@ -303,7 +303,7 @@ def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> An
     return return_types.nanmedian(nanmedian_dim(input, dim, keepdim))
 
 
-def _mode_forward(xp: Namespace, input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Any, ...]:
+def _mode_forward(xp: Namespace, input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, ...]:
     axis = wrap_dim(dim, input.ndim)
     if input.dtype.kind == "c":
         require_kinds(f"{'mode'}_cpu", input, "iuf")

@@ -30,7 +30,7 @@ from undertow.tensor import Tensor
 ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"}
 
 
-def accumulate(ufunc: Any, input: Array, axis: Any, keepdim: bool = False) -> Any:
+def accumulate(ufunc: Any, input: Array, axis: Any, keepdim: bool = False) -> Array:
     """ufunc.reduce as PyTorch does it: integers in int64."""
     return ufunc.reduce(input, axis, ACCUMULATOR.get(input.dtype), keepdims=keepdim)
 
@@ -66,7 +66,7 @@ FEW_ONES = {
 
 
 @twin
-def sum_all_forward(xp: Namespace, input: Array) -> Any:
+def sum_all_forward(xp: Namespace, input: Array) -> Array:
     ones = FEW_ONES.get(input.dtype)
     if ones is None:
         return accumulate(xp.add, input, None)
@@ -172,7 +172,7 @@ def _require_inexact(name: str, input: Array) -> None:
 
 
 @twin
-def mean_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Any:
+def mean_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     _require_inexact("mean", input)
     total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
     n = reduced_size(input.shape, dim)
@@ -298,7 +298,7 @@ def nanmean(input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: DTy
 # ---- prod
 
 
-def _product(xp: Namespace, input: Array, axes: Any, keepdim: bool) -> Any:
+def _product(xp: Namespace, input: Array, axes: Any, keepdim: bool) -> Array:
     if input.dtype.kind == "f":
         return fold(xp, input, "multiply", axes, keepdim)
     return accumulate(xp.multiply, input, axes, keepdim)

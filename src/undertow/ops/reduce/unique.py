@@ -23,7 +23,7 @@ def _no_derivative(name: str) -> Any:
     return rule
 
 
-def runs(xp: Namespace, rows: Array) -> tuple[Any, Any, Any]:
+def runs(xp: Namespace, rows: Array) -> tuple[Array, Array, Array]:
     """Of neighbours that are equal: (first ones, which run each belongs to, lengths)."""
     n = rows.shape[0]
     new = xp.ones(n, dtypes.bool_)
@@ -42,7 +42,9 @@ def _slice_dim(shape: tuple[int, ...], dim: int) -> int:
     return axis
 
 
-def _unique_forward(xp: Namespace, input: Array, dim: int | None = None, consecutive: bool = False) -> tuple[Any, ...]:
+def _unique_forward(
+    xp: Namespace, input: Array, dim: int | None = None, consecutive: bool = False
+) -> tuple[Array, ...]:
     axis = None if dim is None else _slice_dim(input.shape, dim)
     require_order("unique", input)
     rows = input.reshape(-1) if axis is None else xp.moveaxis(input, axis, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
@@ -16,6 +16,9 @@ from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shift, shifted
 from undertow.ops.views.reshape import reshape
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- moving
 
@@ -87,7 +90,7 @@ def _roll_array(xp: Namespace, input: Array, shifts: tuple[int, ...], dims: tupl
     return xp.asarray(xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0]), order="C")
 
 
-def _batch_roll(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_roll(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     if args[2] and input.ndim > 1:
         return call(input, args[1], shift(args[2], input.ndim - 1)), 0

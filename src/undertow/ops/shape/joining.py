@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import is_channels_last, laid_out
@@ -17,6 +17,9 @@ from undertow.ops.declare.rules import LINEAR, LOOP
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded
 from undertow.ops.declare.rules.shifted_dims import shift
 from undertow.ops.views.reshape import atleast_1d, atleast_2d, atleast_3d, reshape
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 # ---- along a dimension
 
@@ -49,7 +52,7 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 
 
 @twin
-def join(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
+def join(xp: Namespace, tensors: list[Array], dim: int = 0) -> Array:
     dim = _check_cat([t.shape for t in tensors], dim)
     out = xp.concatenate([t for t in tensors if not _is_skipped(t.shape)] or tensors, axis=dim)
     if not is_sparse(out) and all([is_channels_last(t) for t in tensors]):
@@ -57,12 +60,12 @@ def join(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
     return row_major(xp, out)
 
 
-def row_major(xp: Namespace, array: Array) -> Any:
+def row_major(xp: Namespace, array: Array) -> Array:
     """The array with its elements in the order of its dimensions: NumPy follows the order of what it joins."""
     return array if array.flags.c_contiguous or is_sparse(array) else xp.ascontiguousarray(array)
 
 
-def separate(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
+def separate(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int, ...]], dim: int) -> list[Array | None]:
     dim = wrap_dim(dim, g.ndim)
     gradients: list[Any] = []
     start = 0
@@ -78,14 +81,14 @@ def separate(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int,
     return gradients
 
 
-def _batch_join(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_join(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     tensors = _batched_together(args[0], in_dims[0])
     kept = [t for t in tensors if not _is_skipped(tuple(t.shape[1:]))] or tensors
     _check_cat([tuple(t.shape[1:]) for t in tensors], args[1])
     return call(kept, shift(args[1], kept[0].ndim - 1)), 0
 
 
-def _batched_together(tensors: Sequence[Any], in_dims: Sequence[Any]) -> list[Any]:
+def _batched_together(tensors: Sequence[Array], in_dims: InDims) -> list[Any]:
     """All tensors with a batch dimension in front; those without one are repeated."""
     size = batch_size(tensors, in_dims)
     return [expanded(t, d, size) for t, d in zip(tensors, in_dims, strict=True)]
@@ -95,7 +98,7 @@ _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=_batch_joi
 
 
 @composite(out=True, overlap="any")
-def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
+def cat(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) -> Array:
     """The tensors one behind the other along a dimension they have.
 
     >>> import undertow as ut
@@ -109,7 +112,7 @@ def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Arr
 
 
 @composite(out=True, overlap="any")
-def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
+def concat(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) -> Array:
     """Another name of `cat`.
 
     >>> import undertow as ut
@@ -120,7 +123,7 @@ def concat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> 
 
 
 @composite(out=True, overlap="any")
-def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
+def concatenate(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) -> Array:
     """NumPy's name of `cat`.
 
     >>> import undertow as ut
@@ -131,7 +134,7 @@ def concatenate(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None
 
 
 @twin
-def pile(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
+def pile(xp: Namespace, tensors: list[Array], dim: int = 0) -> Array:
     first = tensors[0].shape
     for k, t in enumerate(tensors):
         if t.shape != first:
@@ -142,11 +145,11 @@ def pile(xp: Namespace, tensors: list[Any], dim: int = 0) -> Any:
     return row_major(xp, xp.stack(tensors, axis=wrap_dim(dim, len(first) + 1)))
 
 
-def _unpile(xp: Namespace, g: Array, needs: list[bool], dim: int) -> list[Any]:
+def _unpile(xp: Namespace, g: Array, needs: list[bool], dim: int) -> list[Array | None]:
     return [xp.select_at(g, dim, k) if wanted else None for k, wanted in enumerate(needs)]
 
 
-def _batch_pile(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_pile(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     tensors = _batched_together(args[0], in_dims[0])
     return call(tensors, wrap_dim(args[1], tensors[0].ndim) + 1), 0
 
@@ -155,7 +158,7 @@ _stack = variadic("_stack", forward=pile, vjp=_unpile, jvp=LINEAR, batch=_batch_
 
 
 @composite(out=True, overlap="any")
-def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Array:
+def stack(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) -> Array:
     """Tensors of one shape, side by side along a new dimension.
 
     >>> import undertow as ut
@@ -170,7 +173,7 @@ def stack(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> A
 
 
 @composite(out=True, overlap="any")
-def hstack(tensors: Sequence[Any]) -> Array:
+def hstack(tensors: Sequence[Array]) -> Array:
     """`cat` along columns (dimension 1; 0 for vectors).
 
     >>> import undertow as ut
@@ -183,7 +186,7 @@ def hstack(tensors: Sequence[Any]) -> Array:
 
 
 @composite(out=True, overlap="any")
-def vstack(tensors: Sequence[Any]) -> Array:
+def vstack(tensors: Sequence[Array]) -> Array:
     """`cat` along rows; vectors are rows.
 
     >>> import undertow as ut
@@ -199,7 +202,7 @@ alias("row_stack", vstack, out=True)
 
 
 @composite(out=True, overlap="any")
-def dstack(tensors: Sequence[Any]) -> Array:
+def dstack(tensors: Sequence[Array]) -> Array:
     """`cat` along dimension 2.
 
     >>> import undertow as ut
@@ -211,7 +214,7 @@ def dstack(tensors: Sequence[Any]) -> Array:
 
 
 @composite(out=True, overlap="any")
-def column_stack(tensors: Sequence[Any]) -> Array:
+def column_stack(tensors: Sequence[Array]) -> Array:
     """`cat` along columns; vectors are columns.
 
     >>> import undertow as ut
@@ -242,7 +245,7 @@ def corners(shapes: list[tuple[int, ...]]) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def _place_blocks(xp: Namespace, tensors: list[Any]) -> Array:
+def _place_blocks(xp: Namespace, tensors: list[Array]) -> Array:
     for k, t in enumerate(tensors):
         if t.ndim > 2:
             raise RuntimeError(
@@ -255,7 +258,7 @@ def _place_blocks(xp: Namespace, tensors: list[Any]) -> Array:
     return out
 
 
-def _take_blocks(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Any]:
+def _take_blocks(xp: Namespace, g: Array, needs: list[bool], shapes: list[tuple[int, ...]]) -> list[Array | None]:
     return [
         xp.reshape(xp.slice(xp.slice(g, 0, top, bottom, 1), 1, left, right, 1), shape) if wanted else None
         for wanted, shape, (top, bottom, left, right) in zip(needs, shapes, corners(shapes), strict=True)

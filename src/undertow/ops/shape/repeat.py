@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.cpu import read_once
 from undertow.backend.interface import Array, Namespace
@@ -22,6 +22,9 @@ from undertow.ops.views.clone import clone
 from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.ops.views.reshape import flatten, reshape
 from undertow.tensor.facts import contiguous_format
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 def _repeat_array(xp: Namespace, input: Array, repeats: tuple[int, ...]) -> Array:
@@ -42,7 +45,7 @@ def _repeat_gradient(xp: Namespace, g: Array, input_shape: tuple[int, ...], repe
     return xp.reshape(xp.sum_to(xp.reshape(g, tuple(apart)), tuple(summed)), tuple(input_shape))
 
 
-def _batch_repeat(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_repeat(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     padded = reshape(input, (batch, *[1] * (len(args[1]) - len(shape)), *shape))
@@ -80,7 +83,7 @@ def tile(input: Array, *sizes: Any, dims: Sequence[int] | None = None) -> Array:
 @example_by_example
 def repeat_interleave(
     input: Array,
-    repeats: Any = None,
+    repeats: Array | None = None,
     dim: int | None = None,
     *,
     output_size: int | None = None,

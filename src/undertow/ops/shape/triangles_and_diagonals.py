@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
@@ -14,6 +14,9 @@ from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.reshape import ravel
 from undertow.ops.views.slices import diagonal_array
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 def _triangle(name: str, **options: Any) -> Any:
@@ -52,7 +55,7 @@ def _embed_diagonal(xp: Namespace, input: Array, offset: int = 0, dim1: int = -2
     return out
 
 
-def _batch_embed(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_embed(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return call(input, args[1], *[wrap_dim(d, input.ndim) + 1 for d in args[2:]]), 0
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def _compressed_array(
     xp: Namespace,
     values: Array,
-    compressed_indices: Any,
-    plain_indices: Any,
+    compressed_indices: Array,
+    plain_indices: Array,
     size: int | Sequence[int],
     layout: str,
     copy: bool = False,
@@ -125,7 +125,7 @@ def _names_of(layout: str) -> tuple[str, str, str, str]:
     return "ccol_indices", "row_indices", "columns", "nrows"
 
 
-def _check_parts(layout: str, compressed: Any, plain: Any, values: Array) -> None:
+def _check_parts(layout: str, compressed: Array, plain: Array, values: Array) -> None:
     first, second, _, _ = _names_of(layout)
     if compressed.dtype != plain.dtype or compressed.dtype not in (dtypes.int32, dtypes.int64):
         kinds = type_name(compressed), type_name(plain)
@@ -153,11 +153,11 @@ def _check_parts(layout: str, compressed: Any, plain: Any, values: Array) -> Non
         )
 
 
-def _block_of(layout: str, plain: Any, values: Array) -> tuple[int, ...]:
+def _block_of(layout: str, plain: Array, values: Array) -> tuple[int, ...]:
     return values.shape[plain.ndim : plain.ndim + 2] if layout in OF_BLOCKS else (1, 1)
 
 
-def _dense_sizes(layout: str, plain: Any, values: Array) -> tuple[int, ...]:
+def _dense_sizes(layout: str, plain: Array, values: Array) -> tuple[int, ...]:
     dense: tuple[int, ...] = values.shape[plain.ndim + (2 if layout in OF_BLOCKS else 0) :]
     return dense
 
@@ -170,7 +170,7 @@ def _inferred_size(layout: str, compressed: Any, plain: Any, values: Array) -> t
     return (*plain.shape[:-1], rows * block[0], cols * block[1], *_dense_sizes(layout, plain, values))
 
 
-def _check_sizes(layout: str, compressed: Any, plain: Any, values: Array, size: tuple[int, ...]) -> None:
+def _check_sizes(layout: str, compressed: Array, plain: Array, values: Array, size: tuple[int, ...]) -> None:
     batch, dense, block = plain.ndim - 1, _dense_sizes(layout, plain, values), _block_of(layout, plain, values)
     if len(size) != batch + 2 + len(dense):
         raise RuntimeError(
@@ -198,7 +198,7 @@ def _check_sizes(layout: str, compressed: Any, plain: Any, values: Array, size: 
         )
 
 
-def _check_places(layout: str, compressed: Any, plain: Any, values: Array, size: tuple[int, ...]) -> None:
+def _check_places(layout: str, compressed: Array, plain: Array, values: Array, size: tuple[int, ...]) -> None:
     first, second, _, limit = _names_of(layout)
     count = "nrows" if layout in BY_ROWS else "ncols"
     at = 1 if layout in BY_ROWS else 0
@@ -217,7 +217,7 @@ def _check_places(layout: str, compressed: Any, plain: Any, values: Array, size:
     )
 
 
-def require(holds: Any, what: str) -> None:
+def require(holds: Array, what: str) -> None:
     if not holds:
         raise RuntimeError(f"{what} is not satisfied.")
 
@@ -287,7 +287,7 @@ _convert_indices_from_csr_to_coo = nondifferentiable(
 )
 
 
-def _coordinates(xp: Namespace, crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool) -> Array:
+def _coordinates(xp: Namespace, crow_indices: Array, col_indices: Array, out_int32: bool, transpose: bool) -> Array:
     """Batch, row and column (with `transpose`: column and row) of every value."""
     batch = crow_indices.shape[:-1]
     number, rows = xp.divmod(expand_compressed(crow_indices), max(crow_indices.shape[-1] - 1, 1))

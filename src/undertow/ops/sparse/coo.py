@@ -27,9 +27,10 @@ from undertow.tensor.tensor import current_edge
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
-def refuse_batch(call: Any, args: Any, in_dims: Any) -> Any:
+def refuse_batch(call: Any, args: Any, in_dims: InDims) -> Any:
     """The batching rule of operations on sparse tensors."""
     raise NotImplementedError(
         "vmap over sparse tensors is not supported. Call to_dense() first; for a gradient, leave out sparse=True or "
@@ -87,7 +88,7 @@ _values_at = primitive(
 
 @composite(variants="function")
 def sparse_coo_tensor(
-    indices: Any = None,
+    indices: Array | None = None,
     values: Array | None = None,
     size: Any = None,
     *,

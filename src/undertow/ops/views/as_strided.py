@@ -10,7 +10,7 @@ among them evenly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.sizes import ints
@@ -23,6 +23,9 @@ from undertow.ops.views.dimensions import movedim
 from undertow.ops.views.splitting import unbind
 from undertow.tensor.extra import INFERENCE, NO_GRAD
 from undertow.tensor.memory import byte_offset, memory_of
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 class Geometry:
@@ -144,7 +147,7 @@ def _read_elsewhere(xp: Namespace, input: Array, source: Geometry, target: Geome
     return out
 
 
-def _batch_restride(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_restride(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """A view where all examples lie in one memory as `source` says, a step apart; else a copy for each."""
     input, size, stride, storage_offset, source = args
     batch = in_dims[0]
@@ -289,7 +292,7 @@ def lay_out(xp: Namespace, input: Array, layout: Geometry | None) -> Array:
     return out
 
 
-def _batch_lay_out(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_lay_out(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """One example behind the other, each laid out as it was asked for."""
     input, layout = args
     front = movedim(input, in_dims[0], 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import shortcut, twin
@@ -20,6 +20,9 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import example_rank, in_front
 from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.pointwise.complex import conj
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 EVERYTHING = slice(None)
 
@@ -64,7 +67,7 @@ def expanded_sizes(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, 
     return resolved
 
 
-def _batch_expand(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_expand(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     batch, *shape = input.shape
     size = expanded_sizes(tuple(shape), tuple(args[1]))
@@ -139,7 +142,7 @@ def _shifted_or_alias(*places: int) -> Callable[..., tuple[Any, int]]:
     """`shifted`; but an example without dimensions, of which the dims 0 and -1 are taken all the same, is itself."""
     rule = shifted(dims=places)
 
-    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
         if example_rank(args[0], in_dims[0]):
             return rule(call, args, in_dims)
         for place in places:
@@ -206,7 +209,7 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(ndim), key=[d % ndim for d in dims].__getitem__))
 
 
-def _batch_permute(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_permute(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     ndim = args[0].ndim - 1
     kept = [d for d in range(ndim + 1) if d != in_dims[0]]
     return call(args[0], (in_dims[0], *[kept[wrap_dim(d, ndim)] for d in args[1]])), 0
@@ -277,13 +280,13 @@ def moveaxis(input: Array, source: int | Sequence[int], destination: int | Seque
 
 
 @twin
-def transpose_matrix(xp: Namespace, input: Array) -> Any:
+def transpose_matrix(xp: Namespace, input: Array) -> Array:
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
     return input.T
 
 
-def _batch_t(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_t(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     if input.ndim > 3:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim - 1}D")
@@ -352,12 +355,12 @@ def _transpose_of_matrices(input: Array, name: str) -> Array:
 # ---- dimensions of size one
 
 
-def _squeeze_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Any:
+def _squeeze_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     shape = input.shape
     return input[tuple([0 if n == 1 and d in dims else EVERYTHING for d, n in enumerate(shape)]) + (Ellipsis,)]
 
 
-def _batch_squeeze(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_squeeze(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return _squeeze_dims(input, tuple(range(1, input.ndim))), 0
 
@@ -368,7 +371,7 @@ def squeeze_all(xp: Namespace, input: Array) -> Array:
 
 
 @twin
-def squeeze_one(xp: Namespace, input: Array, dim: int) -> Any:
+def squeeze_one(xp: Namespace, input: Array, dim: int) -> Array:
     return _squeeze_array(xp, input, (wrap_dim(dim, input.ndim),))
 
 
@@ -412,13 +415,13 @@ def squeeze(input: Array, dim: int | Sequence[int] | None = None, *, axis: Any =
     return _squeeze_dims(input, tuple(dim)) if isinstance(dim, Iterable) else _squeeze_dim(input, dim)
 
 
-def _batch_unsqueeze(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_unsqueeze(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     input = in_front(args[0], in_dims[0])
     return call(input, wrap_dim(args[1], input.ndim) + 1), 0
 
 
 @twin
-def unsqueeze_array(xp: Namespace, input: Array, dim: int) -> Any:
+def unsqueeze_array(xp: Namespace, input: Array, dim: int) -> Array:
     return input[at(wrap_dim(dim, input.ndim + 1), None)]
 
 

@@ -33,7 +33,7 @@ from undertow.tensor.tensor import share_memory
 
 
 @twin
-def view_array(xp: Namespace, input: Array, size: tuple[int, ...]) -> Any:
+def view_array(xp: Namespace, input: Array, size: tuple[int, ...]) -> Array:
     try:
         out = input.reshape(size)
     except ValueError:

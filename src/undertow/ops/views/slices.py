@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.backend import ArrayNamespace
 from undertow.backend.interface import Array, Namespace
@@ -17,9 +17,12 @@ from undertow.ops.declare.rules.shifted_dims import shift, shifted
 from undertow.ops.views.dimensions import EVERYTHING, at
 from undertow.tensor import Tensor
 
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
+
 
 @twin
-def select_array(xp: Namespace, input: Array, dim: int, index: int) -> Any:
+def select_array(xp: Namespace, input: Array, dim: int, index: int) -> Array:
     shape = input.shape
     if not shape:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -50,7 +53,7 @@ ArrayNamespace.define("select_at", select_array)
 adapter("select_at")(select)
 
 
-def _batch_into(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_into(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """For kernels called with (grad, sizes, dim, ...), where `dim` counts in `sizes`."""
     sizes = tuple(args[1])
     if not sizes:
@@ -72,7 +75,7 @@ select_backward = primitive(
 @twin
 def slice_array(
     xp: Namespace, input: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Any:
+) -> Array:
     if not input.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -122,7 +125,7 @@ slice_backward = primitive(
 
 
 @composite(variants="function method")
-def narrow(input: Array, dim: int, start: Any, length: int) -> Array:
+def narrow(input: Array, dim: int, start: Array, length: int) -> Array:
     """`length` entries of dimension `dim`, from `start` on.
 
     >>> import undertow as ut
@@ -166,7 +169,7 @@ def _diagonal_gradient(
     return out
 
 
-def _batch_diagonal_gradient(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def _batch_diagonal_gradient(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     grad = in_front(args[0], in_dims[0])
     sizes = tuple(args[1])
     dims = [wrap_dim(d, len(sizes)) + 1 for d in args[3:]]
@@ -265,7 +268,7 @@ def overwritten(xp: Namespace, part: Callable[..., Any], input: Array, src: Arra
 def _batch_part(*dims: int) -> Batch:
     """Batching for (input, src, ...), the batch in front of both; `dims` counts the arguments to shift."""
 
-    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
         size, rank = batch_size(args, in_dims), example_rank(args[0], in_dims[0])
         others = [shift(a, rank) if k in dims else a for k, a in enumerate(args)]
         return call(expanded(args[0], in_dims[0], size), expanded(args[1], in_dims[1], size), *others[2:]), 0

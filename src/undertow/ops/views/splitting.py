@@ -31,7 +31,7 @@ def _resized(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
 
 
 @twin
-def unbind_array(xp: Namespace, input: Array, dim: int = 0) -> tuple[Any, ...]:
+def unbind_array(xp: Namespace, input: Array, dim: int = 0) -> tuple[Array, ...]:
     if not input.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = wrap_dim(dim, input.ndim)
@@ -57,7 +57,7 @@ unbind = declare_view(
 
 
 @twin
-def cut_evenly(xp: Namespace, input: Array, split_size: int, dim: int = 0) -> tuple[Any, ...]:
+def cut_evenly(xp: Namespace, input: Array, split_size: int, dim: int = 0) -> tuple[Array, ...]:
     if not input.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, input.ndim)

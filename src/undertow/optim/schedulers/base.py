@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.graph.user_lines import warn_user
 from undertow.optim.optimizer import Optimizer
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
@@ -147,12 +150,12 @@ def remembers(function: Callable[..., Any]) -> bool:
     return hasattr(function, "__dict__") and not isinstance(function, FunctionType | MethodType | type)
 
 
-def own(value: Any) -> Any:
+def own(value: Array) -> Any:
     """A number as it is, a tensor copied: groups, and who asks for their rates, share none."""
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def set_option(group: dict[str, Any], name: str, value: Any) -> None:
+def set_option(group: dict[str, Any], name: str, value: Array) -> None:
     """Set an option of a group; where it is a tensor, that gets the value, and stays."""
     if isinstance(group[name], Tensor):
         group[name].fill_(float(value))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.graph.user_lines import warn_user
 from undertow.optim.optimizer import Optimizer
 from undertow.optim.schedulers.base import EPOCH_DEPRECATION_WARNING, LRScheduler, one_per_group, set_option
+
+if TYPE_CHECKING:
+    from undertow.backend.interface import Array
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -63,7 +66,7 @@ class ReduceLROnPlateau(LRScheduler):
     def in_cooldown(self) -> bool:
         return self.cooldown_counter > 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: Array, epoch: int | None = None) -> None:  # type: ignore[override]
         """Take in the measure of the last epoch (a number or a tensor)."""
         measure = float(metrics)
         if epoch is not None:

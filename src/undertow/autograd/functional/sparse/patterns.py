@@ -77,7 +77,7 @@ def read_pattern(sparsity: Any, shape: tuple[int, int]) -> SparsityPattern:
     return sparsity if isinstance(sparsity, SparsityPattern) else SparsityPattern(rows, cols, shape)
 
 
-def _array(value: Any) -> Any:
+def _array(value: Array) -> Array:
     return value._array if isinstance(value, Tensor) else value
 
 

@@ -7,13 +7,15 @@ one; the entry of any other argument is None. For a list of tensors, the entry i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from undertow.backend.interface import Array
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare import REGISTRY
 from undertow.tensor import Tensor
 
+#: for each argument of a call the number of its batch dimension, or None; for a list of tensors, a list of those
+InDims: TypeAlias = Sequence[Any]
 #: a batching rule: rule(call, args, in_dims), with call(*args) the operation, gives the outputs and their dimensions
 Batch = Callable[[Any, Sequence[Any], Sequence[Any]], tuple[Any, Any]]
 
@@ -60,7 +62,7 @@ def padded(tensor: Array, rank: int) -> Array:
     return tensor
 
 
-def batch_stacks(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def batch_stacks(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """The batch dimension joins the leading ones; ranks are padded behind it so that these stay aligned."""
     rank = max(x.ndim - (dim is not None) for x, dim in zip(args, in_dims, strict=True))
     return call(
@@ -68,7 +70,7 @@ def batch_stacks(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequenc
     ), 0
 
 
-def each(out: Any, change: Callable[[Any], Any]) -> Any:
+def each(out: Array, change: Callable[[Any], Any]) -> Any:
     """One output or several, each changed."""
     return tuple([change(o) for o in out]) if isinstance(out, tuple | list) else change(out)
 
@@ -76,7 +78,7 @@ def each(out: Any, change: Callable[[Any], Any]) -> Any:
 # ---- one by one
 
 
-def loop(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+def loop(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
     """One call per example; outputs stacked in front."""
     size, pairs = batch_size(args, in_dims), list(zip(args, in_dims, strict=True))
     if size == 0:

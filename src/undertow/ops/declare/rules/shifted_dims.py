@@ -8,11 +8,14 @@ gather, scatter and index_add.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.declare.rules.batch_in_front import Batch, batch_size, example_rank, expanded, in_front, loop
 from undertow.tensor import Tensor
+
+if TYPE_CHECKING:
+    from undertow.ops.declare.rules.batch_in_front import InDims
 
 
 def shifted(dims: tuple[int, ...] = (), sizes: tuple[int, ...] = (), least: int = 0) -> Batch:
@@ -21,7 +24,7 @@ def shifted(dims: tuple[int, ...] = (), sizes: tuple[int, ...] = (), least: int 
     least   examples of fewer dimensions are called one by one: only the operation knows what to do with them
     """
 
-    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
         ndim = example_rank(args[0], in_dims[0])
         if ndim < max(least, 1 if dims else 0):
             return loop(call, args, in_dims)
@@ -51,7 +54,7 @@ def along(dim: int, sizes: int | None = None, shared: int | None = None) -> Batc
     shared  an index vector that all examples use; if it is batched, they go one by one
     """
 
-    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, int]:
+    def batch(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
         rank = example_rank(args[0], in_dims[0]) if sizes is None else len(args[sizes])
         if rank == 0 or (shared is not None and in_dims[shared] is not None):
             return loop(call, args, in_dims)

@@ -21,7 +21,7 @@ Parts = Sequence[tuple[Any, Kernel]]
 FEW = 500
 
 
-def compiled(xp: Namespace, name: str, input: Array) -> Any:
+def compiled(xp: Namespace, name: str, input: Array) -> Array:
     """The values of a function that the compiled core has, or the device; None if neither does."""
     if xp is cpu and input.ndim and input.dtype.kind == "f":
         input = xp.ascontiguousarray(input)

@@ -39,7 +39,7 @@ FAMILIES: dict[str, tuple[Callable[[Any], Any], Step]] = {
 }
 
 
-def degrees(name: str, n: Any) -> Tensor:
+def degrees(name: str, n: Array) -> Tensor:
     if isinstance(n, Tensor) and n._edge is not None:
         raise RuntimeError(f"{name}: there is no derivative with respect to the degree `n`. Pass n.detach().")
     n = as_operand(name, "n", n)
@@ -84,7 +84,7 @@ def evaluate(name: str, x: Array, n: Any, shifted: bool = False) -> Array:
 def _family(name: str) -> Any:
     shifted = name.startswith("shifted_")
 
-    def function(input: Array, n: Any) -> Array:
+    def function(input: Array, n: Array) -> Array:
         return evaluate(name, input, n, shifted)
 
     function.__name__ = function.__qualname__ = f"special_{name}"
