@@ -113,3 +113,18 @@ def test_data_is_of_the_class() -> None:
     x = Labelled(ut.ones(2))
     assert type(x.data) is Labelled and x.data._array is x._array
     assert type(ut.nn.Parameter(ut.ones(2)).data) is ut.Tensor
+
+
+def test_the_constructor_keeps_the_history_of_a_tensor() -> None:
+    class Plain(ut.Tensor): ...
+
+    leaf = ut.ones(2, requires_grad=True)
+    for cls in (ut.Tensor, Plain):
+        leaf.grad, product = None, leaf * 2
+        made = cls(product)
+        assert type(made) is cls and made.requires_grad and not made.is_leaf
+        made.mul_(3)
+        assert product.tolist() == [6.0, 6.0]
+        (made * product).sum().backward()
+        assert leaf.grad.tolist() == [72.0, 72.0]
+    assert not cls(ut.ones(2)).requires_grad

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 class LentOperations(NamedTuple):
     """What ops lends.
 
-    from_sizes_or_data  array, namespace and edge for `Tensor(2, 3)` and `Tensor([1.0, 2.0])`
+    from_sizes_or_data  the tensor that `Tensor(2, 3)`, `Tensor([1.0, 2.0])` and `Tensor(x)` ask for
     by_memory           the Replay of a view that finds its elements by their places in memory
     clone, add          a recorded copy of a gradient, and a recorded sum of two
     layout_for          how a base lies in memory if a replay depends on that (as_strided does), else None
@@ -22,7 +22,7 @@ class LentOperations(NamedTuple):
     zero_in_place       `tensor.zero_()`, recorded
     """
 
-    from_sizes_or_data: Callable[..., tuple[Any, Any, Any]]
+    from_sizes_or_data: Callable[..., Any]
     by_memory: Callable[[Any], Any]
     clone: Callable[[Any], Any]
     add: Callable[[Any, Any], Any]

@@ -93,7 +93,9 @@ class Tensor:
             if type(self).__new__ is not object.__new__:
                 array, xp, edge = (), None, None  # the arguments are for `__new__`, which has made one of no elements
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
-            array, xp, edge = lent().from_sizes_or_data(array, xp, edge, *sizes)
+            made = lent().from_sizes_or_data(array, xp, edge, *sizes)  # of a tensor, its alias with its history
+            self._array, self._xp, self._edge, self._extra = made._array, made._xp, made._edge, made._extra
+            return
         self._array = array
         self._xp = xp
         self._edge = edge

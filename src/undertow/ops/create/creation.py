@@ -23,6 +23,7 @@ from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite
 from undertow.ops.views.clone import clone
 from undertow.tensor import LEAF, Size, Tensor, current_edge, share_memory
+from undertow.tensor.torch_function import DisableTorchFunction
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -439,7 +440,7 @@ def eye(
 # ---- the constructor
 
 
-def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
+def from_sizes_or_data(*arguments: Any) -> Tensor:
     """What `Tensor(...)` makes of its arguments, as PyTorch's does: sizes, or data in the default dtype."""
     given = [a for a in arguments if a is not None]
     sizes = given[0] if len(given) == 1 and isinstance(given[0], Size) else given
@@ -451,9 +452,10 @@ def from_sizes_or_data(*arguments: Any) -> tuple[Any, Any, Any]:
             "takes sizes, or data. Use undertow.tensor(data, dtype=..., requires_grad=...)."
         )
     elif isinstance(given[0], Tensor):
-        made = Tensor(given[0]._array.copy(), given[0]._xp)
+        with DisableTorchFunction():  # classes are not asked about it: objects may be half made
+            made = given[0].view_as(given[0])
     elif isinstance(given[0], float | complex | bool):
         raise TypeError(f"Tensor(): data must be a sequence (got {type(given[0]).__name__}). Use undertow.tensor.")
     else:
         made = tensor(given[0], dtype=dtypes.default_dtype())
-    return made._array, made._xp, None
+    return made
