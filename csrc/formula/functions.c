@@ -61,6 +61,14 @@ erf_values_double(const double *x, double *out, npy_intp count)
     return 1;
 }
 
+/* Whether pow_float has nothing to do with it: what is no number, and roots and the like of zero. */
+INLINE int
+is_no_power(float x, float y)
+{
+    int is_between = y != floorf(y), is_number = x < 0 && x > -INFINITY;
+    return is_between & (is_number | ((x == 0) & (y > 0)));
+}
+
 CLONES static void
 power_values_float(const float *x, const float *y, float *out, npy_intp count)
 {
@@ -69,6 +77,20 @@ power_values_float(const float *x, const float *y, float *out, npy_intp count)
     {
         out[k] = pow_float(x[k], y[k]);
     }
+}
+
+/* Mend what is no power; whether all of them are right then. */
+CLONES static int
+mend_powers_float(const float *x, const float *y, float *out, npy_intp count)
+{
+    int wrong = 0;
+    _Pragma("GCC ivdep") for (npy_intp k = 0; k < count; k++)
+    {
+        int no_power = is_no_power(x[k], y[k]);
+        wrong |= !no_power & !((x[k] > 0) & (x[k] < INFINITY) & (fabsf(out[k]) < INFINITY));
+        out[k] = no_power ? (x[k] < 0 ? NAN : 0) : out[k];
+    }
+    return !wrong;
 }
 
 /* ---- what NumPy's loops are */
@@ -241,7 +263,7 @@ run_theirs(char **args, const npy_intp *dimensions, const npy_intp *strides, voi
             found = n & 2 ? found * b : found;                                                              \
             found = n == 8 ? c * c : n & 4 ? found * c : found;                                             \
             found = n == 0 ? ROOT(x[k] + 0) : found; /* of +0, if it is -0 */                               \
-            out[k] = (REAL)(below ? 1 / found : found);                                                     \
+            out[k] = below ? (n <= 2 ? 1 / (REAL)found : (REAL)(1 / found)) : (REAL)found;                  \
         }                                                                                                   \
     }                                                                                                       \
                                                                                                             \
@@ -302,7 +324,6 @@ loop_power_double(char **args, const npy_intp *dimensions, const npy_intp *strid
     }
 }
 
-/* What is not a finite power of a finite positive number is left to the C library. */
 static void
 loop_power_float(char **args, const npy_intp *dimensions, const npy_intp *strides, void *data)
 {
@@ -316,7 +337,7 @@ loop_power_float(char **args, const npy_intp *dimensions, const npy_intp *stride
     }
     for (npy_intp start = 0; start < dimensions[0]; start += AT_ONCE) {
         npy_intp count = dimensions[0] - start < AT_ONCE ? dimensions[0] - start : AT_ONCE;
-        int noted = exceptions_noted(), plain = 1;
+        int noted = exceptions_noted();
         for (npy_intp k = 0; k < count; k++) {
             x[k] = *(const float *)(args[0] + (start + k) * strides[0]);
             y[k] = *(const float *)(args[1] + (start + k) * strides[1]);
@@ -325,13 +346,10 @@ loop_power_float(char **args, const npy_intp *dimensions, const npy_intp *stride
             x[k] = y[k] = 1;
         }
         power_values_float(x, y, out, (count + VECTOR - 1) & ~(npy_intp)(VECTOR - 1));
-        for (npy_intp k = 0; k < count; k++) {
-            plain &= x[k] > 0 && x[k] < INFINITY && out[k] - out[k] == 0;
-        }
-        if (!plain) {
+        if (!mend_powers_float(x, y, out, count)) {
             take_back(noted);
             for (npy_intp k = 0; k < count; k++) {
-                if (!(x[k] > 0 && x[k] < INFINITY && out[k] - out[k] == 0)) {
+                if (!is_no_power(x[k], y[k]) && !(x[k] > 0 && x[k] < INFINITY && out[k] - out[k] == 0)) {
                     out[k] = powf(x[k], y[k]);
                 }
             }
