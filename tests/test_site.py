@@ -150,7 +150,7 @@ def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: 
         def note(name: str) -> Any:
             return shown.value(f"torchNames.note('{name}', torchNames.path('{name}'), true)")
 
-        assert "use torch.arange(start, end + step, step)" in note("torch.range")
+        assert "use reshape and permute, or the package einops" in note("torch.func.rearrange")
         assert "use Dataset or IterableDataset" in note("torch.utils.data.DataChunk")
         assert note("torch.cuda.nvtx.mark").startswith("undertow.cuda.nvtx.mark: Mark a moment.")
         assert note("torch.float32").startswith("undertow.float32: dtype undertow.float32.")

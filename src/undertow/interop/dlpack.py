@@ -101,7 +101,12 @@ def from_dlpack(ext_tensor: Any, *, device: Device | str | int | None = None, co
 
 
 def to_dlpack(tensor: Tensor) -> Array:
-    """A DLPack capsule on the tensor's memory; it can be consumed once."""
+    """A DLPack capsule on the tensor's memory; it can be consumed once.
+
+    >>> import undertow as ut
+    >>> ut.from_dlpack(ut.ones(2)), type(ut.to_dlpack(ut.ones(2))).__name__
+    (tensor([1., 1.]), 'PyCapsule')
+    """
     return dlpack(tensor)
 
 
