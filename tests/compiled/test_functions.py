@@ -218,3 +218,13 @@ def test_powers_that_are_multiplied(dtype: str, size: int) -> None:
         roots = (ut.tensor(x) ** -0.5).numpy()
         expected = (1 / np.sqrt(x.astype("d") + 0)).astype(dtype)
         np.testing.assert_allclose(roots, expected, rtol={"f": 2e-7, "d": 4e-16, "e": 1e-3}[dtype])
+
+
+def test_powers_that_are_no_numbers_or_zero() -> None:
+    """Between whole exponents: negative numbers have none, zeros have zero; infinities are the C library's."""
+    x = np.tile(np.array([-3, -1e-40, -np.inf, -0.0, 0.0, 1e-40, 2, np.inf, np.nan], "f"), 20)
+    for exponent in (1.5, -1.5, 0.375, np.inf, -np.inf, np.nan, 9.0, -9.0):
+        with np.errstate(all="ignore"):
+            found, wanted = cpu.power(x, np.float32(exponent)), np.power(x.astype("d"), exponent).astype("f")
+        np.testing.assert_allclose(found, wanted, rtol=2e-7)
+        np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(wanted[wanted == 0]))
