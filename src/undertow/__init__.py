@@ -13,9 +13,14 @@ from os import environ as _environ
 from sys import modules as _modules
 from typing import TYPE_CHECKING, Any
 
-from undertow import autograd as autograd
-from undertow import methods as _methods  # attaches the operators to Tensor
-from undertow import ops as _ops
+from undertow.lazy_names import loaded_when_used as _loaded_when_used
+from undertow.lazy_names import without_collecting as _without_collecting
+
+with _without_collecting():
+    from undertow import autograd as autograd
+    from undertow import methods as _methods  # attaches the operators to Tensor
+    from undertow import ops as _ops
+
 from undertow import version as version
 from undertow.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from undertow.autograd.interceptors.autocast import autocast, get_autocast_dtype, is_autocast_enabled
@@ -30,7 +35,6 @@ from undertow.backend.limits import finfo, iinfo
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import is_warn_always_enabled, set_warn_always
 from undertow.interop.dlpack import from_dlpack
-from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import (
     enable_grad,
     inference_mode,

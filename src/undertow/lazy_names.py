@@ -1,9 +1,11 @@
-"""Parts of a package that are loaded when they are first used, which keeps `import undertow` short (PEP 562)."""
+"""What keeps `import undertow` short: parts of a package that are loaded when they are first used (PEP 562)."""
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -44,3 +46,15 @@ def loaded_when_used(
         return sorted({*scope, *places, *homes})
 
     return __getattr__, __dir__
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Declarations do not become garbage: looking for some between them would take a tenth of the import."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

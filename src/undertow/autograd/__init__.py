@@ -11,7 +11,6 @@ from undertow.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from undertow.autograd.anomaly import set_detect_anomaly as set_detect_anomaly
 from undertow.autograd.backward import backward as backward
 from undertow.autograd.backward import grad as grad
-from undertow.autograd.function import Function as Function
 from undertow.autograd.gradcheck import GradcheckError as GradcheckError
 from undertow.autograd.gradcheck import gradcheck as gradcheck
 from undertow.autograd.gradcheck import gradgradcheck as gradgradcheck
@@ -29,14 +28,20 @@ from undertow.torch_names import module_aliases as _module_aliases
 
 if TYPE_CHECKING:
     from undertow.autograd import checkpoint as checkpoint
+    from undertow.autograd import function as function
     from undertow.autograd import functional as functional
+    from undertow.autograd.function import Function as Function
     from undertow.autograd.variable import Variable as Variable
 else:
     __path__.append(f"{__path__[0]}/../torch_names/autograd")  # modules that Python's own import finds here, too
     __getattr__, __dir__ = _loaded_when_used(
         __name__,
-        modules="checkpoint functional profiler profiler_util",
-        names={"undertow.autograd.variable": "Variable", "undertow.autograd.imperative_engine": "_is_checkpoint_valid"},
+        modules="checkpoint function functional profiler profiler_util vmap",
+        names={
+            "undertow.autograd.function": "Function",
+            "undertow.autograd.variable": "Variable",
+            "undertow.autograd.imperative_engine": "_is_checkpoint_valid",
+        },
     )
 
 _module_aliases.register(__name__)

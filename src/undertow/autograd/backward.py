@@ -12,7 +12,6 @@ from undertow import ops
 from undertow.autograd.batched_tensor import VmapError
 from undertow.autograd.gradient_edge import GradientEdge
 from undertow.autograd.interceptors.stack import active, under, with_beneath
-from undertow.autograd.vmap import vmap
 from undertow.backend import dtypes, namespace_of_array
 from undertow.backend.interface import DType
 from undertow.engine.engine import engine
@@ -354,6 +353,8 @@ def _grad_vectorized(
     roots: Sequence[Any], targets: Sequence[Any], given: Sequence[Any], chosen: tuple[bool, bool, bool, bool]
 ) -> tuple[Any, ...]:
     """One pass over the graph, with gradients that are batches."""
+    from undertow.autograd.vmap import vmap  # few programs ask for it
+
     keep, create_graph, allow_unused, materialize_grads = chosen
     present: list[bool] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,16 +34,9 @@ FAMILIES = {
     "sparse": "coo layouts compressed products softmax",
 }
 
-# Nothing that is declared here becomes garbage: looking for some meanwhile would take an eighth of the import.
-_collects = gc.isenabled()
-gc.disable()
-try:
-    for _family, _tables in FAMILIES.items():
-        for _table in _tables.split():
-            import_module(f"undertow.ops.{_family}.{_table}")
-finally:
-    if _collects:
-        gc.enable()
+for _family, _tables in FAMILIES.items():
+    for _table in _tables.split():
+        import_module(f"undertow.ops.{_family}.{_table}")
 
 # plain module attributes, because a module's __getattr__ costs a microsecond a call
 globals().update({name: op.function for name, op in REGISTRY.items()})
