@@ -20,6 +20,11 @@ NAME(softmax_scores)(void *context, Py_ssize_t begin, Py_ssize_t end)
             NAME(multiply)(x, scale, count);
         }
         REAL factor = scale < 0 ? 1 : scale, most = NAME(largest)(x, count) * factor;
+        if (most == -INFINITY) { /* it sees nothing; any logarithm but -inf gives zeros again */
+            memset(x, 0, given->columns * sizeof(REAL));
+            logs[r] = 0;
+            continue;
+        }
         NAME(decay_row)(x, factor, most, count);
         double sum = NAME(sum_of)(x, NULL, count);
         NAME(multiply)(x, (REAL)(1 / sum), count);

@@ -185,3 +185,15 @@ def test_a_pass_that_failed_leaves_no_gradients_behind() -> None:
         (product * 2).backward()
     assert len(hook.arrived) == 0
     assert [reference() for reference in kept] == [None]
+
+
+def test_any_leaves_out_tensors_without_gradient(L: ModuleType) -> None:
+    a, plain = L.tensor(2.0, requires_grad=True), L.tensor(3.0)
+    seen: list[float] = []
+    register = L.autograd.graph.register_multi_grad_hook
+    register((plain, a), lambda grad: seen.append(grad.item()), mode="any")
+    register((plain,), lambda grad: seen.append(-1.0), mode="any").remove()
+    (a * plain).backward()
+    assert seen == [3.0]
+    with pytest.raises((RuntimeError, AssertionError)):
+        register((plain, a), lambda grads: None)

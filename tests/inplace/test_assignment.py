@@ -166,3 +166,25 @@ def test_assignments_to_parts_of_complex_numbers(torch: Any, dtype: str, look: A
 
     for mine, expected in zip(gradients(ut), gradients(torch), strict=True):
         np.testing.assert_allclose(0 if mine is None else mine, 0 if expected is None else expected)
+
+
+@pytest.mark.parametrize("index", [(), ..., slice(None), slice(0, 3), (..., slice(None))])
+@pytest.mark.parametrize("value", ["tensor", "row", "number"])
+def test_an_assignment_to_all_is_no_slice(L: Any, index: Any, value: str) -> None:
+    x, given = L.ones(3, requires_grad=True), L.full((3,), 2.0, requires_grad=True)
+    y = x * 1
+    seen = y.view(3)
+    y[index] = {"tensor": given, "row": given.reshape(1, 3), "number": 2.0}[value]
+    assert "CopySlices" not in y.grad_fn.name() and y.tolist() == seen.tolist() == [2.0, 2.0, 2.0]
+    (y * seen).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+    assert value == "number" or given.grad.tolist() == [4.0, 4.0, 4.0]
+
+
+def test_an_assignment_to_all_of_a_view_is_one_to_a_slice_of_its_base(L: Any) -> None:
+    base, given = L.zeros(2, 3), L.ones(3, requires_grad=True)
+    row = base[1]
+    row[...] = given * 2
+    assert base.grad_fn.name().endswith("CopySlices")
+    base.sum().backward()
+    assert given.grad.tolist() == [2.0, 2.0, 2.0]

@@ -181,6 +181,16 @@ def test_retain_grad_of_a_leaf_changes_nothing(L: ModuleType) -> None:
     assert x.grad.tolist() == [1, 1]
 
 
+def test_a_view_that_may_not_be_used_says_that_it_retains(L: ModuleType) -> None:
+    y = leaf(L) * 2
+    view = y.split(1)[0]
+    view.retain_grad()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="is a view and its base"):
+        _ = view.grad_fn
+    assert view.retains_grad
+
+
 def test_retain_grad_needs_grad(L: ModuleType) -> None:
     with pytest.raises(RuntimeError, match=r"can't retain_grad on Tensor that has requires_grad=False"):
         L.ones(2).retain_grad()

@@ -27,6 +27,7 @@ from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import current
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import Tensor
+from undertow.tensor.tensor import requires_grad
 
 if TYPE_CHECKING:
     from undertow.autograd.saved_tensors.allow_mutation import MutationContext as MutationContext
@@ -221,6 +222,8 @@ class MultiGradHook:
     def __init__(self, tensors: Sequence[Tensor], function: Callable[[Any], None], mode: str) -> None:
         self.function = function
         self.mode = mode
+        if mode == "any":
+            tensors = [t for t in tensors if requires_grad(t)]  # no gradient comes to the others
         self.nodes = [_weak_node(t) for t in tensors]
         # Passes of several threads, and device threads of one pass, come here at once, and so may a destructor's that
         # interrupts one of them. So there is no lock: what is shared is changed by single operations of a dict and of a
@@ -289,7 +292,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None
     """Call `fn` once per backward pass, when gradients of several tensors are there.
 
     mode  "all": when all gradients that this pass computes have come; `fn` gets a list, None for the others
-          "any": at the first one; `fn` gets that gradient
+          "any": at the first one; `fn` gets that gradient. Tensors that do not require grad are left out
 
     >>> import undertow as ut
     >>> a, b = ut.ones(2, requires_grad=True), ut.ones(2, requires_grad=True)

@@ -349,7 +349,8 @@ def retain_grad(self: Tensor) -> None:
 
 def get_retains_grad(self: Tensor) -> bool:
     """Whether `retain_grad()` was called: backward passes then store `.grad`, though it is no leaf."""
-    return self._extra is not None and self._extra.retains_grad and not self.is_leaf
+    # the edge as it was recorded: this asks nothing of a view that may no longer be used
+    return self._extra is not None and self._extra.retains_grad and self._edge is not None and self._edge is not LEAF
 
 
 def get_backward_hooks(self: Tensor) -> Any:

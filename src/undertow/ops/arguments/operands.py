@@ -152,6 +152,12 @@ def require_kinds(kernel: str, array: Array, kinds: str, cure: str = "convert th
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(array)}': {cure}")
 
 
+def require_float(op: str, name: str, value: Any) -> None:
+    """Refuse what cannot be a float, before it is compared with one."""
+    if isinstance(value, complex | str):
+        raise TypeError(f"{op}(): argument '{name}' must be float, not {type(value).__name__}")
+
+
 def require_order(kernel: str, array: Array) -> None:
     if array.dtype.kind == "c":
         require_kinds(kernel, array, "biuf", "complex numbers have no order. Take abs(), real or imag first.")

@@ -191,6 +191,8 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
         target = array[key]
     except IndexError:
         return False
+    if outer is None and shows_all(target, array):
+        return False  # no slice of it, so its history is that of copy_
     if not target.flags.writeable or (is_tensor and value._array.shape != target.shape):
         return False
     shared = is_tensor and _may_share_memory(tensor, target, value)
@@ -213,6 +215,11 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
     if outer is not None:
         extra.view.version = STALE  # type: ignore[union-attr]
     return True
+
+
+def shows_all(part: Array, array: Array) -> bool:
+    """Whether what a basic index shows of an array is the array as it is."""
+    return bool(part.shape == array.shape and part.strides == array.strides)
 
 
 def _may_share_memory(tensor: Tensor, target: Array, value: Tensor) -> bool:

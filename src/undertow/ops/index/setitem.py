@@ -11,7 +11,7 @@ from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current
 from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.declare import composite
-from undertow.ops.index.basic_setitem import assign, basic_key
+from undertow.ops.index.basic_setitem import assign, basic_key, shows_all
 from undertow.ops.index.getitem import _family_arguments, beside, split
 from undertow.ops.index.index_arrays import set_at
 from undertow.ops.index.index_select import cast_number
@@ -47,7 +47,8 @@ def setitem(self: Tensor, index: Any, value: Array) -> None:
     elif indices:
         put_in_place(view, indices, places, _without_leading_ones(value))
     else:
-        copy_(view, _fitted(value, tuple(view.shape)))
+        target = self if shows_all(view._array, self._array) else view
+        copy_(target, _fitted(value, tuple(target.shape)))
 
 
 def _changed_by_setitem(self: Tensor, index: Any, value: Array) -> Tensor:

@@ -68,7 +68,7 @@ def scaled_dot_product_attention(
     mask = causal_mask(scores) if is_causal else attn_mask
     if mask is not None:
         scores = scores + (additive(logical_not(mask), scores.dtype) if mask.dtype == dtypes.bool_ else mask)
-    weights = softmax(scores, -1) if attn_mask is None else _safe_softmax(scores, -1)
+    weights = _safe_softmax(scores, -1)
     if dropout_p > 0:
         return matmul(dropout(weights, dropout_p), value)
     return rearranged(matmul(weights, value), "attention", list(arrays_among((query, key, value))))
@@ -288,7 +288,7 @@ def weighed_values(
     if mask is not None:
         scores = scores + mask
     # as in PyTorch, a query that sees nothing gets zeros, or NaN if the weights are asked for
-    weights = softmax(scores, -1) if mask is None or need_weights else _safe_softmax(scores, -1)
+    weights = softmax(scores, -1) if need_weights else _safe_softmax(scores, -1)
     if dropout_p > 0:
         weights = dropout(weights, dropout_p)
     return bmm(weights, v), weights if need_weights else None

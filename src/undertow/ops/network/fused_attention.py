@@ -65,12 +65,24 @@ def _softmax_in_place(scores: Array, scale: float, first: int) -> Array:
     if found is not None:
         return found
     _hide_later(scores, scale, first)
-    most = scores.max(-1, keepdims=True)
+    most = _largest_score(cpu, scores)
     scores -= most
     cpu.exp(scores, out=scores)
-    total = scores.sum(-1, keepdims=True)
+    total = _total_weight(cpu, scores)
     scores /= total
     return (most + cpu.log(total))[..., 0]
+
+
+def _largest_score(xp: Namespace, scores: Array) -> Array:
+    """Of each row, or 0 if all are -inf: such a query sees nothing, and its weights are zeros."""
+    most = xp.max(scores, axis=-1, keepdims=True)
+    return xp.where(most == -math.inf, most.dtype.type(0), most)
+
+
+def _total_weight(xp: Namespace, weights: Array) -> Array:
+    """What to divide each row by, so that its sum is 1; a row of zeros stays one."""
+    total = xp.sum(weights, axis=-1, keepdims=True)
+    return xp.where(xp.equal(total, 0), xp.ones_like(total), total)
 
 
 def _hide_later(scores: Array, scale: float, first: int) -> None:
@@ -181,9 +193,9 @@ def _attention_forward(
     scores = xp.matmul(query * scale, turned(xp, key))
     if is_causal:
         scores = xp.where(xp.tril(xp.ones(scores.shape[-2:], dtypes.bool_)), scores, -math.inf)
-    most = xp.max(scores, axis=-1, keepdims=True)
+    most = _largest_score(xp, scores)
     weights = xp.exp(scores - most)
-    total = xp.sum(weights, axis=-1, keepdims=True)
+    total = _total_weight(xp, weights)
     out = arranged("attention", (query, key, value), xp.matmul(weights / total, value))
     return out, xp.squeeze(most + xp.log(total), -1)
 
@@ -194,10 +206,10 @@ def _attention_weights(
     """The softmax of the scores, in a form that has derivatives."""
     scores = xp.matmul(query * scale, turned(xp, key))
     if not is_causal:
-        return xp.softmax(scores, -1)
+        return xp._safe_softmax(scores, -1)
     # the logarithms keep the exponentials small, but count as constants: hence the quotient, although the sums are 1
     seen = xp.tril(xp.exp(xp.tril(scores - xp.reshape(logsumexp, (*logsumexp.shape, 1)))))
-    return seen / xp.sum(seen, axis=-1, keepdims=True)
+    return seen / _total_weight(xp, seen)
 
 
 def _attention_gradients(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.user_lines import warn_user
 from undertow.ops.arguments.autocast_float32 import in_float32
-from undertow.ops.arguments.operands import as_tensors, require_kinds
+from undertow.ops.arguments.operands import as_tensors, require_float, require_kinds
 from undertow.ops.arguments.sizes import broadcast_problem
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -137,6 +137,7 @@ def l1_loss(input: Array, target: Array, *, reduction: str = "mean") -> Array:
 def _smooth_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean", beta: float = 1.0) -> Array:
     check_reduction(reduction)
     _warn_about_sizes(input, target)
+    require_float("smooth_l1_loss", "beta", beta)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     require_kinds("smooth_l1_cpu", input, "f")
@@ -183,6 +184,7 @@ smooth_l1_loss = primitive(
 def _huber_error(xp: Namespace, input: Array, target: Array, *, reduction: str = "mean", delta: float = 1.0) -> Array:
     check_reduction(reduction)
     _warn_about_sizes(input, target)
+    require_float("huber_loss", "delta", delta)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     require_kinds("huber_cpu", input, "f")

@@ -197,8 +197,12 @@ def _complex_logaddexp(xp: Namespace, a: Array, b: Array) -> Array:
 
 
 def _logcumsumexp_weights(xp: Namespace, input: Array, out: Array, dim: int) -> tuple[Array, Array]:
-    """How much each running value owes to the one before it, and to its own element."""
-    return xp.exp(xp._shifted(out, dim, 1, -math.inf) - out), xp.exp(input - out)
+    """How much each running value owes to the one before it, and to its own element.
+
+    From +inf on, nothing is carried: the NaN of an infinite element is its own, and none of those around it.
+    """
+    steps = xp.where(xp.equal(out, math.inf), -math.inf, xp._shifted(out, dim, 1, -math.inf) - out)
+    return xp.exp(steps), xp.exp(input - out)
 
 
 def _logcumsumexp_gradient(xp: Namespace, g: Array, input: Array, out: Array, dim: int) -> Array:

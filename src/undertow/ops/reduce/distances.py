@@ -52,6 +52,17 @@ pair_differences_backward = primitive(
 )
 
 
+def _counted(xp: Namespace, count: Array, differences: Array) -> Array:
+    """How many differences are not zero, which nobody knows if one is NaN."""
+    return xp.where(xp.any(xp.isnan(differences), -1), math.nan, count)
+
+
+def _pair_distances(xp: Namespace, input: Array, p: float) -> Array:
+    differences = _differences(xp, input)
+    found = norm_forward(xp, differences, p, -1)
+    return found if p else _counted(xp, found, differences).astype(found.dtype, copy=False)
+
+
 def _distances_gradient(xp: Namespace, g: Array, input: Array, out: Array, p: float) -> Array:
     slopes = norm_gradient(xp, g, xp._pair_differences(input), out, p, -1, False)
     return xp._pair_differences_backward(slopes, input.shape[0])
@@ -59,7 +70,7 @@ def _distances_gradient(xp: Namespace, g: Array, input: Array, out: Array, p: fl
 
 pair_distances = primitive(
     "_pdist",
-    forward=lambda xp, input, p: norm_forward(xp, _differences(xp, input), p, -1),
+    forward=_pair_distances,
     vjp={"input": _distances_gradient},
     jvp={
         "input": lambda xp, t, input, out, p: norm_tangent(
@@ -199,7 +210,9 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
         return euclidean_distances(*[recorded.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (x1, x2)])
     rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
     columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
-    return vector_norm(rows - columns, p, -1)
+    differences = rows - columns
+    found = vector_norm(differences, p, -1)
+    return found if p else _counted(recorded, found, differences)
 
 
 @composite

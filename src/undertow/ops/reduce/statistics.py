@@ -17,6 +17,7 @@ from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LOOP, REDUCTION
+from undertow.ops.reduce.cumulative import EXACT
 from undertow.ops.reduce.extrema import SELECTING, of_all, require_elements, with_values
 from undertow.ops.reduce.sorting import sort
 from undertow.ops.reduce.stable_order import order, place_of_rank
@@ -37,11 +38,20 @@ def moments(xp: Namespace, name: str, input: Array, dim: Dims, correction: float
             UserWarning,
             stacklevel=6,
         )
+    total, mean = _squared_distances(xp, input, axes, n, keepdim)
+    if xp is cpu and input.dtype in EXACT and not xp.isfinite(total).all():
+        total, mean = _squared_distances(xp, input.astype(EXACT[input.dtype]), axes, n, keepdim)
+    return _over_freedom(xp, total, n, correction), mean.reshape(total.shape)
+
+
+def _squared_distances(
+    xp: Namespace, input: Array, axes: tuple[int, ...], n: int, keepdim: bool
+) -> tuple[Array, Array]:
+    """(the sum of squared distances from the mean, the mean)"""
     mean = xp.add.reduce(input, axes, keepdims=True) * (1 / n if n else xp.nan)
     distance = input - mean
     squares = distance.real**2 + distance.imag**2 if input.dtype.kind == "c" else distance * distance
-    total = xp.add.reduce(squares, axes, keepdims=keepdim)
-    return _over_freedom(xp, total, n, correction), mean.reshape(total.shape)
+    return xp.add.reduce(squares, axes, keepdims=keepdim), mean
 
 
 def _over_freedom(xp: Namespace, total: Array, n: int, correction: float) -> Array:
