@@ -254,17 +254,32 @@ ndtri_anywhere(double p)
  * asymptotic one. Both are sums of products of ratios of neighbouring terms. What rounding x * x takes from the power
  * series is added with its slope, of which two digits are enough. */
 
+/* fifteen terms, from this one down: as many as compilers unroll */
+INLINE double
+near_terms(double sum, double z, const int order, const int last)
+{
+    UNROLLED for (int k = last; k > last - 15; k--) {
+        sum = 1 + sum * (z * (1.0 / (k * (k + order))));
+    }
+    return sum;
+}
+
+INLINE double
+far_terms(double sum, double u, const int order, const int last)
+{
+    UNROLLED for (int k = last; k > last - 15; k--) {
+        sum = 1 + sum * (u * (((2 * k - 1) * (2 * k - 1) - 4 * order) / (8.0 * k)));
+    }
+    return sum;
+}
+
 INLINE double
 bessel_i(double x, const int order, const int is_scaled)
 {
     int is_near = !(x > 20);
     double y = is_near ? x : 20, z = y * y / 4, u = 1 / (is_near ? 20 : x), near = 1, far = 1;
-    UNROLLED for (int k = 60; k > 0; k--) {
-        near = 1 + near * (z * (1.0 / (k * (k + order))));
-    }
-    UNROLLED for (int k = 30; k > 0; k--) {
-        far = 1 + far * (u * (((2 * k - 1) * (2 * k - 1) - 4 * order) / (8.0 * k)));
-    }
+    near = near_terms(near_terms(near_terms(near_terms(near, z, order, 60), z, order, 45), z, order, 30), z, order, 15);
+    far = far_terms(far_terms(far, u, order, 30), u, order, 15);
     double high = (y + 3221225472.0) - 3221225472.0, low = y - high; /* 3 * 2^30: high * high is exact */
     double lost = ((high * high - y * y) + 2 * high * low) + low * low;
     near += near * (lost * 0.5 / (order + 1 + sqrt((order + 1) * (order + 1) + y * y)));
