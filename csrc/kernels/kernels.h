@@ -152,6 +152,7 @@ PyObject *triangle(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
 PyObject *solve_triangles(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *solve_small(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *cholesky_small(PyObject *module, PyObject *matrices);
+PyObject *lu_small(PyObject *module, PyObject *matrices);
 PyObject *blocks_to_normal(PyObject *module, PyObject *fractions);
 PyObject *trust_twister(PyObject *module, PyObject *capsule);
 PyObject *read_twister(PyObject *module, PyObject *capsule);

@@ -1,4 +1,4 @@
-/* Triangular and general linear systems and Cholesky's factorisation of stacks of small matrices. LAPACK takes longer to
+/* Triangular and general linear systems, Cholesky's and LU factorisations of stacks of small matrices. LAPACK takes longer to
  * begin than such a matrix takes, and NumPy casts float32 to double for it and back.
  *
  * All return None for what they leave to NumPy: matrices that are large, singular or not positive-definite, of which it
@@ -119,4 +119,26 @@ cholesky_small(PyObject *module, PyObject *matrices)
     WORK(PyArray_SIZE(a), done = is_single(out) ? factorise_all_float(PyArray_DATA(a), data_of(out), &stack)
                                                 : factorise_all_double(PyArray_DATA(a), data_of(out), &stack));
     return found_or_none(out, done);
+}
+
+/* lu_small(A) -> (L and U in one matrix, the places that its rows had in A) */
+PyObject *
+lu_small(PyObject *module, PyObject *matrices)
+{
+    PyArrayObject *a = (PyArrayObject *)matrices;
+    int dims = is_plain(matrices) ? PyArray_NDIM(a) : 0;
+    if (dims < 2 || PyArray_DIM(a, dims - 2) > LARGEST || PyArray_DIM(a, dims - 1) > LARGEST) {
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t rows = PyArray_DIM(a, dims - 2), columns = PyArray_DIM(a, dims - 1);
+    Py_ssize_t count = PyArray_SIZE(a) / (rows * columns);
+    PyObject *out = PyArray_NewCopy(a, NPY_CORDER), *order = new_array(dims - 1, PyArray_DIMS(a), NPY_INT64);
+    if (out != NULL && order != NULL) {
+        WORK(PyArray_SIZE(a), is_single(out) ? decompose_all_float(data_of(out), data_of(order), count, rows, columns)
+                                             : decompose_all_double(data_of(out), data_of(order), count, rows, columns));
+    }
+    PyObject *both = out == NULL || order == NULL ? NULL : PyTuple_Pack(2, out, order);
+    Py_XDECREF(out);
+    Py_XDECREF(order);
+    return both;
 }

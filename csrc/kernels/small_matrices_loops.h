@@ -93,6 +93,42 @@ NAME(eliminate)(REAL *a, REAL *x, Py_ssize_t n, Py_ssize_t columns)
     return 1;
 }
 
+/* A = P L U in the place of A: the largest pivot of each column; the places of its rows in `order` */
+CLONES static void
+NAME(decompose)(REAL *a, int64_t *order, Py_ssize_t rows, Py_ssize_t columns)
+{
+    for (Py_ssize_t k = 0; k < rows && k < columns; k++) {
+        Py_ssize_t pivot = k;
+        for (Py_ssize_t i = k; i < rows; i++) {
+            REAL now = a[i * columns + k], most = a[pivot * columns + k];
+            pivot = most == most && !(fabs((double)now) <= fabs((double)most)) ? i : pivot; /* the first nan, if any */
+        }
+        if (pivot != k) {
+            NAME(exchange_rows)(a + k * columns, a + pivot * columns, columns);
+            int64_t kept = order[k];
+            order[k] = order[pivot];
+            order[pivot] = kept;
+        }
+        REAL top = a[k * columns + k];
+        for (Py_ssize_t i = k + 1; i < rows; i++) {
+            REAL *row = a + i * columns + k;
+            *row /= top == 0 ? 1 : top;
+            NAME(subtract_multiple)(row + 1, *row, a + k * columns + k + 1, columns - k - 1);
+        }
+    }
+}
+
+static void
+NAME(decompose_all)(REAL *a, int64_t *order, Py_ssize_t count, Py_ssize_t rows, Py_ssize_t columns)
+{
+    for (Py_ssize_t k = 0; k < count; k++) {
+        for (Py_ssize_t i = 0; i < rows; i++) {
+            order[k * rows + i] = i;
+        }
+        NAME(decompose)(a + k * rows * columns, order + k * rows, rows, columns);
+    }
+}
+
 static void
 NAME(substitute_all)(const REAL *a, REAL *x, const Stack *s)
 {

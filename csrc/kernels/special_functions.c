@@ -111,18 +111,20 @@ trigamma_left(double x, double of_reflected)
 
 /* ---- 1 - erf, by Cody's approximations (see backend/special.py) */
 
-/* e^(-x x), with x x in two parts, so that no digits are lost */
+/* e^(-factor x x), with x x in two parts, so that no digits are lost; the factor is a power of 2 */
 INLINE double
-exp_of_minus_square(double x)
+exp_of_minus_square(double x, const double factor)
 {
     double exact = ((x * 16 + ROUND_DOUBLE) - ROUND_DOUBLE) / 16;
-    return exp_double(-exact * exact) * exp_double((exact - x) * (exact + x));
+    return exp_double(-factor * (exact * exact)) * exp_double(factor * ((exact - x) * (exact + x)));
 }
 
+/* erfc(y) of y up to SMALL, exp(y y) erfc(y) beyond: what is left when the exponential is taken out, where there is one */
+#define SMALL 0.46875
 INLINE double
-erfc_by(double x, const int is_single)
+erfc_factor(double y)
 {
-    double y = x < 30 ? x : 30, z = y * y, u = 1 / (y > 1 ? z : 1);
+    double z = y * y, u = 1 / (y > 1 ? z : 1);
     double above_small = POLYNOMIAL(z, 1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
                                     3.77485237685302021e2, 3.20937758913846947e3);
     double below_small = POLYNOMIAL(z, 1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
@@ -137,11 +139,17 @@ erfc_by(double x, const int is_single)
                                     1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4);
     double below_large = POLYNOMIAL(u, 1.0, 2.56852019228982242, 1.87295284992346725, 5.27905102951428412e-1,
                                     6.05183413124413191e-2, 2.33520497626869185e-3);
-    int is_small = y <= 0.46875, is_large = y > 4;
+    int is_small = y <= SMALL, is_large = y > 4;
     double ratio = (is_small ? above_small : is_large ? above_large : above_middle) /
                    (is_small ? below_small : is_large ? below_large : below_middle);
-    double beyond = is_large ? (0.56418958354775628695 - u * ratio) / y : ratio;
-    double value = is_small ? 1 - y * ratio : (is_single ? exp_double(-z) : exp_of_minus_square(y)) * beyond;
+    return is_small ? 1 - y * ratio : is_large ? (0.56418958354775628695 - u * ratio) / y : ratio;
+}
+
+INLINE double
+erfc_by(double x, const int is_single)
+{
+    double y = x < 30 ? x : 30, factor = erfc_factor(y);
+    double value = y <= SMALL ? factor : (is_single ? exp_double(-y * y) : exp_of_minus_square(y, 1)) * factor;
     return x == x ? value : x;
 }
 
@@ -163,12 +171,40 @@ erfc_left(double x, double of_reflected)
     return 2 - of_reflected;
 }
 
-/* ---- the inverse of erf, by Wichura's approximations of normal quantiles (see ops/pointwise/special) */
+/* exp(x x) erfc(x), for x from 0 on; exp(x x) erfc(-x) is 2 exp(x x) less that */
+INLINE double
+erfcx_right(double x)
+{
+    double factor = erfc_factor(x);
+    return x <= SMALL ? exp_double(x * x) * factor : factor;
+}
 
 INLINE double
-erfinv_right(double x)
+erfcx_left(double x, double of_reflected)
 {
-    double q = 0.180625 - x * x / 4, r = sqrt(-log_double((1 - x) / 2)), m = r - 1.6, t = r - 5;
+    double y = x > -40 ? -x : 40; /* from where on it is infinity */
+    return x == x ? 2 / exp_of_minus_square(y, 1) - of_reflected : x;
+}
+
+/* The logarithm of the normal distribution: log(1 - q) with q the probability of the other side, digits that 1 - q lost
+ * added; left of -1 log(erfcx / 2) less the exponent. */
+INLINE double
+log_ndtr_anywhere(double x)
+{
+    double size = size_double(x), near = size < 40 ? size : 40, y = size * 0.70710678118654752440;
+    double factor = erfc_factor(y), right = (y <= SMALL ? factor : exp_of_minus_square(near, 0.5) * factor) / 2;
+    double q = x < 0 ? 1 - right : right, rest = 1 - q;
+    double value = x < -1 ? log_double(factor / 2) - x * x / 2 : -(((rest - 1) + q) / rest - log_double(rest));
+    return x == x ? value : x;
+}
+
+/* ---- the inverse of erf, by Wichura's approximations of normal quantiles (see ops/pointwise/special) */
+
+/* scale times the quantile above which the probability is `beyond` = (1 - x) / 2 */
+INLINE double
+quantile(double x, double beyond, const double scale)
+{
+    double q = 0.180625 - x * x / 4, r = sqrt(-log_double(beyond)), m = r - 1.6, t = r - 5;
     double centre = POLYNOMIAL(q, 2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
                                4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
                                1.3314166789178437745e2, 3.3871328727963666080e0);
@@ -190,7 +226,13 @@ erfinv_right(double x)
     int is_centre = x <= 0.85, is_tail = r > 5;
     double ratio = (is_centre ? centre : is_tail ? tail : middle) /
                    (is_centre ? below_centre : is_tail ? below_tail : below_middle);
-    double value = ratio * (is_centre ? x * 0.35355339059327376220 : 0.70710678118654752440);
+    return ratio * (is_centre ? x * (scale / 2) : scale);
+}
+
+INLINE double
+erfinv_right(double x)
+{
+    double value = quantile(x, (1 - x) / 2, 0.70710678118654752440);
     return x < 1 ? value : x == 1 ? INFINITY : NAN;
 }
 
@@ -200,14 +242,78 @@ erfinv_left(double x, double of_reflected)
     return -of_reflected;
 }
 
+INLINE double
+ndtri_anywhere(double p)
+{
+    double size = quantile(2 * size_double(p - 0.5), p < 0.5 ? p : 1 - p, 1.0);
+    double value = p == 0 || p == 1 ? INFINITY : size;
+    return p >= 0 && p <= 1 ? signed_double(value, p - 0.5) : NAN;
+}
+
+/* ---- modified Bessel functions of order 0 and 1: the power series up to 20, whose terms have one sign, then the
+ * asymptotic one. Both are sums of products of ratios of neighbouring terms. What rounding x * x takes from the power
+ * series is added with its slope, of which two digits are enough. */
+
+/* fifteen terms, from this one down: as many as compilers unroll */
+INLINE double
+near_terms(double sum, double z, const int order, const int last)
+{
+    UNROLLED for (int k = last; k > last - 15; k--) {
+        sum = 1 + sum * (z * (1.0 / (k * (k + order))));
+    }
+    return sum;
+}
+
+INLINE double
+far_terms(double sum, double u, const int order, const int last)
+{
+    UNROLLED for (int k = last; k > last - 15; k--) {
+        sum = 1 + sum * (u * (((2 * k - 1) * (2 * k - 1) - 4 * order) / (8.0 * k)));
+    }
+    return sum;
+}
+
+INLINE double
+bessel_i(double x, const int order, const int is_scaled)
+{
+    int is_near = !(x > 20);
+    double y = is_near ? x : 20, z = y * y / 4, u = 1 / (is_near ? 20 : x), near = 1, far = 1;
+    near = near_terms(near_terms(near_terms(near_terms(near, z, order, 60), z, order, 45), z, order, 30), z, order, 15);
+    far = far_terms(far_terms(far, u, order, 30), u, order, 15);
+    double high = (y + 3221225472.0) - 3221225472.0, low = y - high; /* 3 * 2^30: high * high is exact */
+    double lost = ((high * high - y * y) + 2 * high * low) + low * low;
+    near += near * (lost * 0.5 / (order + 1 + sqrt((order + 1) * (order + 1) + y * y)));
+    near = near * (order ? y / 2 : 1) * (is_scaled ? exp_double(-y) : 1);
+    far = far / (2.50662827463100050242 * sqrt(x));
+    double half = exp_double(x / 2); /* in two steps, because exp(x) overflows before the value does */
+    far = is_scaled ? far : x == INFINITY ? x : far * half * half;
+    return is_near ? near : far;
+}
+
+#define BESSEL_I(NAME, ORDER, IS_SCALED)                                                                    \
+    INLINE double NAME##_right(double x)                                                                    \
+    {                                                                                                       \
+        return bessel_i(x, ORDER, IS_SCALED);                                                               \
+    }                                                                                                       \
+    INLINE double NAME##_left(double x, double of_reflected)                                                \
+    {                                                                                                       \
+        return ORDER ? -of_reflected : of_reflected;                                                        \
+    }
+
+BESSEL_I(i0, 0, 0)
+BESSEL_I(i0e, 0, 1)
+BESSEL_I(i1, 1, 0)
+BESSEL_I(i1e, 1, 1)
+
 /* ---- loops: the right side of each, then what is left */
 
 #define ONE_MINUS(x) (1 - (x))
 #define MINUS(x) (-(x))
 #define SAME(x, value) value
+#define ITSELF(x, ...) (x)
 
 #define LOOP(NAME, REAL, REFLECTED, AT_ZERO) LOOP_OF(NAME, NAME##_right, REAL, REFLECTED, AT_ZERO)
-#define LOOP_OF(NAME, RIGHT, REAL, REFLECTED, AT_ZERO)                                                                \
+#define RIGHTS(NAME, RIGHT, REAL, REFLECTED)                                                                \
     CLONES static void NAME##_rights_##REAL(const REAL *x, double *out, Py_ssize_t count)                   \
     {                                                                                                       \
         count = WHOLE(count);                                                                               \
@@ -216,7 +322,9 @@ erfinv_left(double x, double of_reflected)
             double now = x[k];                                                                              \
             out[k] = RIGHT(now < 0 ? REFLECTED(now) : now);                                                 \
         }                                                                                                   \
-    }                                                                                                       \
+    }
+#define LOOP_OF(NAME, RIGHT, REAL, REFLECTED, AT_ZERO)                                                      \
+    RIGHTS(NAME, RIGHT, REAL, REFLECTED)                                                                    \
     CLONES static void NAME##_lefts_##REAL(const REAL *x, double *out, Py_ssize_t count)                    \
     {                                                                                                       \
         count = WHOLE(count);                                                                               \
@@ -236,6 +344,15 @@ LOOPS(trigamma, ONE_MINUS, SAME)
 LOOP_OF(erfc, erfc_right_float, float, MINUS, SAME)
 LOOP_OF(erfc, erfc_right_double, double, MINUS, SAME)
 LOOPS(erfinv, MINUS, SAME)
+LOOPS(erfcx, MINUS, SAME)
+LOOPS(i0, MINUS, SAME)
+LOOPS(i0e, MINUS, SAME)
+LOOPS(i1, MINUS, ITSELF)
+LOOPS(i1e, MINUS, ITSELF)
+RIGHTS(log_ndtr, log_ndtr_anywhere, float, ITSELF)
+RIGHTS(log_ndtr, log_ndtr_anywhere, double, ITSELF)
+RIGHTS(ndtri, ndtri_anywhere, float, ITSELF)
+RIGHTS(ndtri, ndtri_anywhere, double, ITSELF)
 
 /* Near its zeros at 1 and 2 the logarithm needs more digits than a double has. */
 #ifdef _WIN32
@@ -259,6 +376,7 @@ typedef struct {
 } Special;
 
 #define BOTH(name) name##_rights_float, name##_lefts_float, name##_rights_double, name##_lefts_double
+#define ANYWHERE(name) name##_rights_float, NULL, name##_rights_double, NULL
 
 static const Special known[] = {
     {"lgamma", lgamma_rights_float, lgamma_lefts_float, lgamma_rights_double, NULL, 6},
@@ -266,6 +384,13 @@ static const Special known[] = {
     {"trigamma", BOTH(trigamma), 12},
     {"erfc", BOTH(erfc), 6},
     {"erfinv", BOTH(erfinv), 8},
+    {"special_erfcx", BOTH(erfcx), 8},
+    {"special_log_ndtr", ANYWHERE(log_ndtr), 12},
+    {"special_ndtri", ANYWHERE(ndtri), 8},
+    {"i0", BOTH(i0), 20},
+    {"special_i0e", BOTH(i0e), 20},
+    {"special_i1", BOTH(i1), 20},
+    {"special_i1e", BOTH(i1e), 20},
 };
 
 typedef struct {

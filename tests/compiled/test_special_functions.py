@@ -11,7 +11,7 @@ import undertow as ut
 from tests.compiled.threads import each_with
 from undertow.backend import cpu, special
 from undertow.compiled import core
-from undertow.ops.pointwise.special import error_functions, gamma
+from undertow.ops.pointwise.special import bessel_i, error_functions, gamma, normal_distribution
 
 pytestmark = pytest.mark.skipif(
     core is None or core.special_function("erfc", np.ones(1)) is None, reason="there are no compiled special functions"
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(
 
 threads = each_with(1, 3)
 
-NAMES = ("lgamma", "digamma", "trigamma", "erfc", "erfinv")
+NAMES = ("lgamma", "digamma", "trigamma", "erfc", "erfinv", "special_erfcx", "special_log_ndtr", "special_ndtri")
+NAMES += ("i0", "special_i0e", "special_i1", "special_i1e")
 
 
 def plain(name: str, x: Any) -> Any:
@@ -34,13 +35,20 @@ def plain(name: str, x: Any) -> Any:
             "lgamma": gamma.lgamma_kernel,
             "digamma": gamma._digamma_kernel,
             "erfinv": error_functions._erfinv_kernel,
+            "special_erfcx": lambda xp, x: special.erfcx(x),
+            "special_log_ndtr": normal_distribution._log_ndtr_kernel,
+            "special_ndtri": normal_distribution._ndtri_kernel,
+            "i0": bessel_i._bessel(0, False),
+            "special_i0e": bessel_i._bessel(0, True),
+            "special_i1": bessel_i._bessel(1, False),
+            "special_i1e": bessel_i._bessel(1, True),
         }
         return kernels[name](cpu, x)
 
 
 def numbers(name: str, dtype: str) -> Any:
     rng, count = np.random.default_rng(4), 4000
-    if name == "erfinv":
+    if name in ("erfinv", "special_ndtri"):
         parts = [rng.uniform(-1, 1, count), 1 - 10.0 ** rng.uniform(-16, 0, count), 10.0 ** rng.uniform(-30, 0, count)]
     else:
         parts = [rng.standard_normal(count), rng.uniform(-25, 25, count), 10.0 ** rng.uniform(-30, 30, count)]

@@ -167,6 +167,8 @@ solve_triangles = kernel("solve_triangles")
 solve_small = kernel("solve_small")
 #: (A) -> the lower factors of stacks of small positive-definite matrices
 cholesky_small = kernel("cholesky_small")
+#: (A) -> (L and U in one matrix, the places that its rows had in A), for stacks of small matrices
+lu_small = kernel("lu_small")
 #: (float32 fractions, sixteen to a block) -> normal numbers
 blocks_to_normal = kernel("blocks_to_normal")
 #: (capsule of NumPy's MT19937) -> whether its state is what the next two, and faster draws, take it for

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.half_precision import wide
@@ -29,15 +29,25 @@ from undertow.tensor import Tensor
 def factors(xp: Namespace, A: Array) -> tuple[Array, ...]:
     check_matrices("linalg.lu", A, square=False)
     *lead, m, n = A.shape
-    work = xp.array(A.reshape(math.prod(lead), m, n))
-    order = xp.array(xp.broadcast_to(xp.arange(m), (len(work), m)))
-    for k in range(min(m, n)):
-        _eliminate(xp, work, order, k)
     k = min(m, n)
+    work, order = _decomposed(xp, A.reshape(math.prod(lead), m, n))
     L = xp.tril(work[:, :, :k], -1) + xp.eye(m, k, dtype=A.dtype)
     U = xp.triu(work[:, :k, :])
     P = xp.swapaxes(xp.eye(m, dtype=A.dtype)[order], -1, -2)
     return P.reshape(*lead, m, m), L.reshape(*lead, m, k), U.reshape(*lead, k, n)
+
+
+def _decomposed(xp: Namespace, A: Array) -> tuple[Array, Array]:
+    """L and U in one matrix, and the places that its rows had in A, of each matrix of a stack."""
+    return kernels.lu_small(xp, xp.ascontiguousarray(A)) or _eliminated(xp, A)
+
+
+def _eliminated(xp: Namespace, A: Array) -> tuple[Array, Array]:
+    work = xp.array(A)
+    order = xp.array(xp.broadcast_to(xp.arange(A.shape[1]), A.shape[:2]))
+    for k in range(min(A.shape[1:])):
+        _eliminate(xp, work, order, k)
+    return work, order
 
 
 def _eliminate(xp: Namespace, work: Array, order: Array, k: int) -> None:
@@ -287,21 +297,28 @@ def linalg_lu_factor_ex(A: Array, *, pivot: bool = True, check_errors: bool = Fa
     >>> ut.linalg.lu_factor_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info
     tensor(0, dtype=undertow.int32)
     """
-    A = as_operand("linalg.lu_factor_ex", "A", A)
-    info = reports(A, first_zero_pivot)
-    if check_errors and info._array.any():
+    LU, pivots = _packed_factors("linalg.lu_factor_ex", A, pivot)
+    info = _first_zeros(LU._xp, LU._array)
+    if check_errors and info.any():
         raise RuntimeError(
-            f"linalg.lu_factor: U[{info._array.max()},{info._array.max()}] is zero and using it on lu_solve would "
+            f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would "
             "result in a division by zero."
         )
-    return return_types.linalg_lu_factor_ex((*_packed_factors("linalg.lu_factor_ex", A, pivot), info))
+    return return_types.linalg_lu_factor_ex((LU, pivots, Tensor(info, LU._xp)))
 
 
 def first_zero_pivot(A: Array) -> int:
     """The number, from 1, of the first zero on the diagonal of U in A = P L U; 0 if there is none."""
-    U = linalg_lu(Tensor(A, cpu)).U._array
-    zero = cpu.flatnonzero(cpu.diagonal(U) == 0)
-    return int(zero[0]) + 1 if zero.size else 0
+    check_matrices("linalg.lu", A, square=False)
+    return int(_first_zeros(cpu, _decomposed(cpu, A[None])[0])[0])
+
+
+def _first_zeros(xp: Namespace, LU: Array) -> Array:
+    """The number, from 1, of the first zero on the diagonal of each matrix; 0 if there is none."""
+    zero = xp.diagonal(LU, 0, -2, -1) == 0
+    if not zero.size:
+        return xp.zeros(LU.shape[:-2], dtypes.int32)
+    return xp.asarray(xp.where(zero.any(-1), zero.argmax(-1) + 1, 0), dtype=dtypes.int32)
 
 
 def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
