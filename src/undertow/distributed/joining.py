@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import tempfile
@@ -11,11 +13,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from undertow.backend.threads import get_num_threads, set_num_threads
 from undertow.distributed import last_words
 from undertow.distributed.launched import THREADS
+from undertow.distributed.meeting import Meeting, leave, met
 from undertow.distributed.status_board import LINE, Board, keep_line_current
 
 #: how long a process that ends waits for the others to end, at most
@@ -39,15 +43,26 @@ def import_mpi() -> Any:
 _board: Board | None = None
 
 
-def join() -> tuple[Any, Board]:
-    """mpi4py's MPI, and the board of this machine: the other processes are told when this one ends."""
+def join(meeting: Meeting | None = None, limit: float = 0.0) -> tuple[Any, Board]:
+    """mpi4py's MPI, and the board of this machine: the other processes are told when this one ends.
+
+    meeting, limit  where processes that no launcher has started meet, and how long they wait for each other
+    """
     global _board
-    mpi = import_mpi()
+    with nullcontext() if meeting is None or "mpi4py.MPI" in sys.modules else met(meeting, limit):
+        mpi = import_mpi()
     if _board is None:
         _board = make_board(mpi)
         share_cores(len(_board.ranks))
-        atexit.register(end, _board, keep_line_current(_board))
+        at_the_end(end, _board, keep_line_current(_board))
     return mpi, _board
+
+
+def at_the_end(action: Callable[..., Any], *arguments: Any) -> None:
+    """Call it when the process ends. One that multiprocessing has started may end without what atexit calls."""
+    atexit.register(action, *arguments)
+    if multiprocessing.parent_process() is not None:
+        multiprocessing.util.Finalize(None, action, arguments, exitpriority=0)
 
 
 def make_board(mpi: Any) -> Board:
@@ -78,9 +93,11 @@ def share_cores(processes: int) -> None:
 def end(board: Board, ended: threading.Event) -> None:
     """Wait until all processes end, and end MPI; stop all if some do not."""
     mpi = sys.modules["mpi4py.MPI"]
-    if mpi.Is_finalized():
+    if mpi.Is_finalized() or ended.is_set():
         return
     ended.set()
+    if sys.exc_info()[0] is not None:
+        return  # multiprocessing ends a process that has raised: the others end when they see that
     board.write(LINE, "its end")
     barrier, until = mpi.COMM_WORLD.Ibarrier(), time.monotonic() + ENDING
     while not barrier.Test():
@@ -94,6 +111,7 @@ def end(board: Board, ended: threading.Event) -> None:
             )
             mpi.COMM_WORLD.Abort(1)
     mpi.Finalize()
+    leave()
 
 
 # ---- errors

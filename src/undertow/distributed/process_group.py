@@ -1,6 +1,7 @@
 """Groups of processes over MPI, which is imported when the first group is made and not before.
 
-The processes are started by `python -m undertow.distributed.run`, `mpiexec` or `srun`; `init_process_group` joins them.
+The processes are started by `python -m undertow.distributed.run`, `mpiexec` or `srun`, or by the program itself;
+`init_process_group` joins them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from undertow.distributed.direct import tried_reader
 from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
 from undertow.distributed.joining import errors_stop_all, join
 from undertow.distributed.launched import told
+from undertow.distributed.meeting import asked_for
 from undertow.distributed.status_board import Board, line_of
 from undertow.distributed.work import Work, finish_in_background, seconds_of
 
@@ -224,8 +226,12 @@ def init_process_group(
     """Join the processes that were started together.
 
     backend           "mpi", or None for it; "gloo" is another name for it
-    timeout           how long an exchange may take: a timedelta, or seconds; half an hour if it is not given
-    world_size, rank  only compared with what MPI says, as what launchers put into the environment is
+    init_method       where processes of this machine meet that no launcher has started: "tcp://127.0.0.1:29500", or
+                      "env://", which is the default, for MASTER_ADDR and MASTER_PORT
+    timeout           how long an exchange may take, and the others to come: a timedelta, or seconds; half an hour if it
+                      is not given
+    world_size, rank  needed there, if RANK and WORLD_SIZE are not in the environment. Under a launcher they are only
+                      compared with what MPI says
     allow_pickle      let exchanges of objects take objects of any class. Whoever sends one can then run anything in the
                       process that receives it: only for programs that trust all their processes
 
@@ -237,7 +243,9 @@ def init_process_group(
     backend = None if backend is None else str(backend).lower().removeprefix("cpu:")
     if backend not in (None, "mpi", "gloo"):
         raise ValueError(f"init_process_group: the backend is 'mpi', not {backend!r}: exchanges are between CPUs")
-    mpi, board = join()
+    chosen = os.environ.get("UNDERTOW_DISTRIBUTED_TIMEOUT") if timeout is None else timeout
+    limit = DEFAULT_TIMEOUT if chosen is None else seconds_of(chosen)
+    mpi, board = join(asked_for(init_method, rank, world_size), limit)
     comm = mpi.COMM_WORLD
     for name, given, found in (("WORLD_SIZE", world_size, comm.size), ("RANK", rank, comm.rank)):
         given = given if given >= 0 else int(told(name) or -1)
@@ -245,12 +253,11 @@ def init_process_group(
             raise ValueError(
                 f"init_process_group: {name.lower()} is {given}, but MPI started {comm.size} process(es), and this is "
                 f"rank {comm.rank}. Start the program as: {START}; with Slurm, srun --mpi=list shows what the MPI that "
-                "mpi4py uses may go by"
+                "mpi4py uses may go by. Processes that no launcher has started need MASTER_ADDR and MASTER_PORT, or "
+                "init_method='tcp://127.0.0.1:29500', before MPI is imported, and MPICH"
             )
     board.clear()
     comm.Barrier()  # nobody may look before all have cleared theirs
-    chosen = os.environ.get("UNDERTOW_DISTRIBUTED_TIMEOUT") if timeout is None else timeout
-    limit = DEFAULT_TIMEOUT if chosen is None else seconds_of(chosen)
     _world = GroupMember.WORLD = ProcessGroup(mpi, comm.Dup(), list(range(comm.size)), limit, "world", board)
     _world.backend, _world.allow_pickle = backend or "mpi", allow_pickle
     errors_stop_all.hold()
