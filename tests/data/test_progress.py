@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 
 import pytest
 
@@ -84,3 +85,18 @@ def test_nothing_is_written_unless_asked(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr() == ("", "")
     list(DataLoader(ut.arange(4), batch_size=2, progress=True))
     assert "2/2" in capsys.readouterr().err
+
+
+def test_tqdm_draws_where_it_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    loader = DataLoader(range(20), batch_size=2, progress=True)
+    for number, _ in enumerate(loader):
+        loader.note = f"loss {number}"
+    last = capsys.readouterr().err.split("\r")[-1]
+    assert "100%|" in last and "10/10" in last and "loss 9" in last and "batches/s" in last
+
+
+def test_without_tqdm_the_bar_is_our_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    list(DataLoader(range(20), batch_size=2, progress=True))
+    assert "step 10/10" in capsys.readouterr().err

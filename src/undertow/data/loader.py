@@ -16,7 +16,7 @@ from undertow import pytree
 from undertow.cuda import is_available as has_gpu
 from undertow.data.collate import default_collate
 from undertow.data.datasets import IterableDataset, examples, rows
-from undertow.data.progress import Progress
+from undertow.data.progress import Progress, TqdmProgress, find_tqdm
 from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler, drawn_seed
 from undertow.data.workers import Workers
 from undertow.ops.random.generator import Generator
@@ -46,7 +46,8 @@ class DataLoader:
     persistent_workers  keep the threads from one pass to the next
     in_order         accepted for PyTorch's sake: batches always come in order
     multiprocessing_context  accepted for PyTorch's sake: workers are threads
-    progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error, or a stream
+    progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error,
+                     by tqdm if it is installed; or a stream
 
     The order depends on the generator alone, not on the number of workers. An IterableDataset is read by all workers if
     it asks for its worker's number, to share its examples among them; otherwise by one, so that none comes twice.
@@ -148,12 +149,14 @@ class DataLoader:
     def _bar(self) -> Any:
         if not self.progress:
             return _Quiet()
-        stream = sys.stderr if self.progress is True else self.progress
         try:
             total: int | None = len(self)
         except TypeError:
             total = None
-        return Progress(total, stream, unit="batches")
+        tqdm = find_tqdm() if self.progress is True else None
+        if tqdm is not None:
+            return TqdmProgress(tqdm, total, "batches")
+        return Progress(total, sys.stderr if self.progress is True else self.progress, unit="batches")
 
     def _batches(self, seed: int) -> Iterator[Any]:
         if self.num_workers:

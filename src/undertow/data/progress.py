@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from typing import TextIO
+import warnings
+from typing import Any, TextIO
 
 
 class Progress:
@@ -93,3 +94,28 @@ class Progress:
         if self.total is None or done == self.total:
             return f"{elapsed:.1f} s"
         return f"{math.ceil(elapsed / done * (self.total - done))} s left"
+
+
+class TqdmProgress:
+    """A bar of tqdm's, under the names of Progress."""
+
+    def __init__(self, tqdm: Any, total: int | None, unit: str) -> None:
+        self.bar = tqdm(total=total, unit=f" {unit}")
+
+    def update(self, done: int, note: str = "") -> None:
+        if note:
+            self.bar.set_postfix_str(note, refresh=False)
+        self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def find_tqdm() -> Any:
+    """tqdm's function, or None where it is not installed."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # where widgets are missing, it says so, and draws by letters
+            from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, TextIO
 
-from undertow.data.progress import Progress
+from undertow.data.progress import Progress, find_tqdm
 from undertow.long_loops import shown
 
 
@@ -77,13 +76,3 @@ class progress:
 
     def __exit__(self, *exc: object) -> None:
         shown.reset(self._token)
-
-
-def find_tqdm() -> Any:
-    """tqdm's function, or None where it is not installed."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # where widgets are missing, it says so, and draws by letters
-            from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm
