@@ -14,6 +14,8 @@ from undertow.data.datasets import examples as examples
 from undertow.data.datasets import rows as rows
 from undertow.data.loader import DataLoader as DataLoader
 from undertow.data.progress import Progress as Progress
+from undertow.data.progress import TqdmProgress as TqdmProgress
+from undertow.data.progress import find_tqdm as find_tqdm
 from undertow.data.samplers import BatchSampler as BatchSampler
 from undertow.data.samplers import RandomSampler as RandomSampler
 from undertow.data.samplers import SequentialSampler as SequentialSampler
