@@ -114,7 +114,7 @@ PACKAGES = {
     "matplotlib": {"demo"},
     "mpi4py": {"distributed"},
     "torch": {"stand_in"},  # which is undertow itself there, under the name that it stands for
-    "tqdm": {"instrument"},
+    "tqdm": {"data"},
 }
 
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
