@@ -7,7 +7,6 @@
 #include "loops/log_sincos.h"
 
 #include <math.h>
-#include <numpy/random/bitgen.h>
 
 /* The generator in a capsule; NULL with an error if it is none. */
 static bitgen_t *
@@ -20,7 +19,7 @@ generator_of(PyObject *capsule)
 
 static uint32_t (*next_of_twister)(void *state); /* NULL until trust_twister has found out */
 
-static Twister *
+Twister *
 twister_of(bitgen_t *bits)
 {
     return bits->next_uint32 == next_of_twister ? bits->state : NULL;

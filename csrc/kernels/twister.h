@@ -2,6 +2,7 @@
 #ifndef UNDERTOW_TWISTER_H
 #define UNDERTOW_TWISTER_H
 
+#include <numpy/random/bitgen.h>
 #include <stdint.h>
 
 #define TWISTER_SIZE 624
@@ -11,6 +12,9 @@ typedef struct {
     uint32_t key[TWISTER_SIZE];
     int pos;
 } Twister;
+
+/* The state of a generator of NumPy, if it is known to be a Twister (random.c); otherwise NULL. */
+Twister *twister_of(bitgen_t *bits);
 
 INLINE uint32_t
 twisted(uint32_t high, uint32_t low, uint32_t other)
@@ -38,20 +42,25 @@ twist(Twister *twister)
     twister->pos = 0;
 }
 
+INLINE uint32_t
+tempered(uint32_t y)
+{
+    y ^= y >> 11;
+    y ^= y << 7 & 0x9d2c5680u;
+    y ^= y << 15 & 0xefc60000u;
+    return y ^ y >> 18;
+}
+
 CLONES static void
 temper(const uint32_t *key, uint32_t *out, Py_ssize_t count)
 {
     for (Py_ssize_t k = 0; k < count; k++) {
-        uint32_t y = key[k];
-        y ^= y >> 11;
-        y ^= y << 7 & 0x9d2c5680u;
-        y ^= y << 15 & 0xefc60000u;
-        out[k] = y ^ y >> 18;
+        out[k] = tempered(key[k]);
     }
 }
 
 /* `count` words, in order */
-static void
+static inline void
 draw_twister(Twister *twister, uint32_t *out, Py_ssize_t count)
 {
     while (count > 0) {

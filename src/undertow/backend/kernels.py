@@ -183,3 +183,9 @@ random_singles = kernel("random_singles")
 random_doubles = kernel("random_doubles")
 random_normals = kernel("random_normals")
 random_permutation = kernel("random_permutation")
+#: (capsule, spare normal number or None, concentrations) -> (array, the next spare); see ops/random/rejection.py
+random_gammas = kernel("random_gammas")
+#: (capsule, float64 rates) -> array
+random_poissons = kernel("random_poissons")
+#: (capsule, counts, probabilities of the same dtype) -> array
+random_binomials = kernel("random_binomials")

@@ -6,74 +6,41 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
-from undertow.autograd.function import Function
-from undertow.backend import dtypes
+from undertow.autograd.function import Function, once_differentiable
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
-from undertow.distributions.continuous import noise
 from undertow.distributions.distribution import Distribution, broadcast_all
-from undertow.modes import no_grad
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
 
-def drawn_gamma(alpha: Tensor) -> Tensor:
-    """Gamma variables of rate 1 (Marsaglia and Tsang, 2000): proposals, until each place has accepted one."""
-    small = alpha < 1
-    d = ops.where(small, alpha + 1, alpha) - 1 / 3
-    c = 1 / ops.sqrt(9 * d)
-    found, waiting = ops.zeros_like(alpha), ops.ones_like(alpha, dtype=dtypes.bool_)
-    while bool(waiting.any()):
-        z, u = noise(alpha, alpha.shape), noise(alpha, alpha.shape, ops.rand)
-        v = (1 + c * z) ** 3
-        bound = 0.5 * z * z + d - d * v + d * ops.log(ops.where(v > 0, v, 1.0))
-        accepted = waiting & (v > 0) & (ops.log(ops.clamp(u, min=1e-300)) < bound)
-        found, waiting = ops.where(accepted, d * v, found), waiting & ~accepted
-    boost = noise(alpha, alpha.shape, ops.rand) ** (1 / alpha)
-    return ops.where(small, found * boost, found)
+def standard_gamma(alpha: Tensor, shape: Sequence[int]) -> Tensor:
+    """Gamma variables of rate 1."""
+    return ops._standard_gamma(ops.broadcast_to(alpha, tuple(shape)))
 
 
-def gamma_slope(alpha: Tensor, x: Tensor) -> Tensor:
-    """How a gamma variable moves with alpha while its probability stays: -dP(alpha, x)/dalpha over the density.
-
-    P(alpha, x) is a sum over n of x^(alpha + n) exp(-x) / gamma(alpha + n + 1), whose terms and their derivatives
-    follow from the ones before.
-    """
-    term, log, psi, n = x / alpha, ops.log(x), ops.digamma(alpha + 1), 0
-    total = ops.zeros_like(x)
-    while True:
-        change = term * (log - psi)
-        total = total - change
-        n += 1
-        psi, term = psi + 1 / (alpha + n), term * x / (alpha + n)
-        is_past = alpha + n > x  # the terms grow up to here
-        if bool((is_past & (change.abs() <= 1e-17 * total.abs())).all()):
-            return total
+def dirichlet_gradient(x: Tensor, concentration: Tensor, grad: Tensor) -> Tensor:
+    """The gradient of the concentration from that of x: each share moves by itself, and all together keep the sum."""
+    total = concentration.sum(-1, True).expand_as(concentration)
+    return ops._dirichlet_grad(x, concentration, total) * (grad - (x * grad).sum(-1, True))
 
 
-class StandardGamma(Function):
-    """A gamma variable of rate 1 as a function of its concentration."""
+class DirichletSample(Function):
+    """Shares of one, as a function of their concentrations."""
 
     @staticmethod
-    def forward(ctx: Any, alpha: Tensor) -> Tensor:
-        with no_grad():
-            x = ops.clamp(drawn_gamma(alpha.double()), min=float(alpha._xp.finfo(alpha.dtype).tiny))
-            x = x.to(alpha.dtype)
-        ctx.save_for_backward(alpha, x)
+    def forward(ctx: Any, concentration: Tensor) -> Tensor:
+        x = ops._sample_dirichlet(concentration)
+        ctx.save_for_backward(x, concentration)
         return x
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        alpha, x = ctx.saved_tensors
-        with no_grad():
-            slope = gamma_slope(alpha.double(), x.double()).to(alpha.dtype)
-        return grad * slope
-
-
-def standard_gamma(alpha: Tensor, shape: Sequence[int]) -> Tensor:
-    return StandardGamma.apply(ops.broadcast_to(alpha, tuple(shape)))
+        x, concentration = ctx.saved_tensors
+        return dirichlet_gradient(x, concentration, grad)
 
 
 class GammaFamily(Distribution):
@@ -189,8 +156,7 @@ class Dirichlet(Distribution):
         return a * (total - a) / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        drawn = standard_gamma(self.concentration, self._extended_shape(sample_shape))
-        return drawn / drawn.sum(-1, True)
+        return DirichletSample.apply(ops.broadcast_to(self.concentration, self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -233,9 +233,21 @@ def poisson(generator: Generator, rate: Array) -> Array:
         raise unsupported("poisson_cpu", rate.dtype)
     if not (rate >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    if not (rate < math.inf).all():
+        raise RuntimeError("invalid Poisson rate, expected rate to be finite: an infinite one has no finite number")
+    return _counted(generator, "poisson", rate.dtype, cpu.asarray(rate, dtype=dtypes.float64))
+
+
+def _counted(generator: Generator, numbers: str, dtype: DType, *parameters: Array) -> Array:
+    """Numbers with parameters in arrays; for a GPU, too, they are drawn on the host."""
+    parameters = tuple(cpu.ascontiguousarray(parameter).reshape(parameter.shape) for parameter in parameters)
     if generator.is_of_gpu:
-        return cpu.asarray(generator.draw("on_host").poisson(rate), dtype=rate.dtype)
-    return cpu.asarray(generator.draw("poisson", rate), dtype=rate.dtype)
+        return cpu.asarray(getattr(generator.draw("on_host"), numbers)(*parameters), dtype=dtype)
+    return cpu.asarray(generator.draw(METHODS[numbers], *parameters), dtype=dtype)
+
+
+#: what NumPy's generators call the numbers that methods of `Mersenne` draw
+METHODS = {"poisson": "poissons", "binomial": "binomials", "standard_gamma": "gammas"}
 
 
 def binomial(generator: Generator, count: Array, prob: Array) -> Array:
@@ -243,12 +255,32 @@ def binomial(generator: Generator, count: Array, prob: Array) -> Array:
     for name, array in (("count", count), ("prob", prob)):
         if not dtypes.is_floating(array.dtype):
             raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {type_name(array)}")
-    if not ((prob >= 0) & (prob <= 1)).all() or not (count >= 0).all():
-        raise RuntimeError("binomial expects prob in [0, 1] and count >= 0")
-    counts = count.astype(dtypes.int64)
+    if not ((prob >= 0) & (prob <= 1)).all() or not ((count >= 0) & (count < math.inf)).all():
+        raise RuntimeError("binomial expects prob in [0, 1] and count >= 0 (and finite)")
     if generator.is_of_gpu:
-        return cpu.asarray(generator.draw("on_host").binomial(counts, prob), dtype=count.dtype)
-    return cpu.asarray(generator.draw("binomial", counts, prob), dtype=count.dtype)
+        return _counted(generator, "binomial", count.dtype, count.astype(dtypes.int64), prob)
+    precise = _precise(count.dtype)
+    both = (cpu.asarray(operand, dtype=precise) for operand in (count, prob))
+    return _counted(generator, "binomial", count.dtype, *both)
+
+
+def standard_gamma(generator: Generator, alpha: Array) -> Array:
+    """Gamma variables of rate 1, none of which is 0."""
+    alpha = _on_host(alpha)
+    if not dtypes.is_floating(alpha.dtype):
+        raise unsupported("gamma_cpu", alpha.dtype)
+    drawn = _counted(generator, "standard_gamma", alpha.dtype, cpu.asarray(alpha, dtype=_precise(alpha.dtype)))
+    return cpu.maximum(drawn, alpha.dtype.type(dtypes.float_limits(alpha.dtype).tiny))
+
+
+def dirichlet(generator: Generator, alpha: Array) -> Array:
+    """Gamma variables over the sum of their row, neither 0 nor 1."""
+    alpha = _on_host(alpha)
+    if not dtypes.is_floating(alpha.dtype):
+        raise unsupported("dirichlet", alpha.dtype)
+    limits, numbers = dtypes.float_limits(alpha.dtype), standard_gamma(generator, alpha.astype(dtypes.float64))
+    shares = cpu.asarray(numbers / numbers.sum(axis=-1, keepdims=True), dtype=alpha.dtype)
+    return cpu.minimum(cpu.maximum(shares, alpha.dtype.type(limits.tiny)), alpha.dtype.type(1 - limits.epsneg))
 
 
 def integers(generator: Generator, shape: Sequence[int], dtype: DType, low: int, high: int) -> Array:

@@ -7,16 +7,17 @@ loops over words are its kernels (csrc/kernels/random.c).
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import math
 import struct
 import threading
-from functools import cache, cached_property
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType
+from undertow.ops.random import rejection
 
 #: words of the Twister's state
 SIZE = 624
@@ -34,7 +35,7 @@ BLOCK = 16
 WIDE = 2**28
 
 
-@cache
+@functools.cache
 def numpy_random() -> Any:
     """NumPy's generators, loaded by a thread of its own when something is drawn for the first time.
 
@@ -83,18 +84,18 @@ class Mersenne:
 
     # What draws is made when it is first asked: NumPy's generators take longer to load than a tenth of undertow.
 
-    @cached_property
+    @functools.cached_property
     def bits(self) -> Array:
         made = numpy_random().MT19937(0)
         self._seed(made)
         kernels.trust_twister(cpu, made.capsule)
         return made
 
-    @cached_property
+    @functools.cached_property
     def _numpy(self) -> Array:
         return numpy_random().Generator(self.bits)
 
-    @cached_property
+    @functools.cached_property
     def _capsule(self) -> Any:
         """What kernels draw from."""
         return self.bits.capsule
@@ -196,13 +197,32 @@ class Mersenne:
         last = _blocks_to_normal(self.fractions(BLOCK, dtype))
         return cpu.concatenate([blocks[: count - BLOCK], last])
 
-    # ---- what PyTorch computes by other means
+    # ---- one by one, for methods that do not know how many they will need
 
-    def poisson(self, rate: Array) -> Array:
-        return self._numpy.poisson(rate)
+    def fraction(self) -> float:
+        word = self.bits.random_raw
+        return float(((word() << 32 | word()) & (2**53 - 1)) * 2.0**-53)
 
-    def binomial(self, count: Array, prob: Array) -> Array:
-        return self._numpy.binomial(count, prob)
+    def normal(self) -> float:
+        return float(self.normals(1)[0])
+
+    def gammas(self, alpha: Array) -> Array:
+        """Of rate 1. Here and in `binomials` parameters are float32 or float64, and so are the numbers."""
+        spare, self.spare = self.spare, None
+        found = kernels.random_gammas(cpu, self._capsule, spare, alpha)
+        if found is not None:
+            found, self.spare = found
+            return found
+        self.spare = spare
+        return rejection.each(rejection.gamma, self, alpha)
+
+    def poissons(self, rate: Array) -> Array:
+        found = kernels.random_poissons(cpu, self._capsule, rate)
+        return rejection.each(rejection.poisson, self, rate) if found is None else found
+
+    def binomials(self, count: Array, prob: Array) -> Array:
+        found = kernels.random_binomials(cpu, self._capsule, count, prob)
+        return rejection.each(rejection.binomial, self, count, prob) if found is None else found
 
     # ---- states, as PyTorch writes them
 

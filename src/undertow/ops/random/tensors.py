@@ -20,6 +20,7 @@ from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
+from undertow.ops.pointwise.special.quantile_slopes import beta_slope, gamma_slope
 from undertow.ops.pointwise.unary import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
@@ -329,6 +330,57 @@ binomial = primitive(
     node="NotImplemented",
     random="given",
     order="rows",
+)
+
+# ---- gamma variables, and what is made of them
+
+SLOPE_OF_SLOPE = "The slope of a sample has no derivative here"
+
+_standard_gamma = primitive(
+    "_standard_gamma",
+    forward=lambda xp, input, generator=None: xp.asarray(
+        draw.standard_gamma(as_generator("_standard_gamma", generator, xp), input)
+    ),
+    vjp={"input": lambda xp, g, input, out: g * xp._standard_gamma_grad(input, out)},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    variants="function",
+    random="given",
+    order="rows",
+)
+
+_standard_gamma_grad = primitive(
+    "_standard_gamma_grad",
+    forward=lambda xp, input, output: gamma_slope(xp, input, output),
+    vjp=dict.fromkeys(("input", "output"), not_implemented("_standard_gamma_grad", SLOPE_OF_SLOPE)),
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    variants="function",
+    node="NotImplemented",
+)
+
+_sample_dirichlet = primitive(
+    "_sample_dirichlet",
+    forward=lambda xp, input, generator=None: xp.asarray(
+        draw.dirichlet(as_generator("_sample_dirichlet", generator, xp), input)
+    ),
+    vjp={"input": not_implemented("_sample_dirichlet", "Dirichlet.rsample() has the derivative of samples")},
+    jvp={"input": not_implemented("_sample_dirichlet", "Dirichlet.rsample() has the derivative of samples")},
+    batch=LOOP,
+    variants="function",
+    node="NotImplemented",
+    random="given",
+)
+
+#: (x, alpha, total) -> how a beta variable with the parameters alpha and total - alpha moves with alpha, over 1 - x
+_dirichlet_grad = primitive(
+    "_dirichlet_grad",
+    forward=lambda xp, x, alpha, total: beta_slope(xp, x, alpha, total - alpha) / (1 - x),
+    vjp=dict.fromkeys(("x", "alpha", "total"), not_implemented("_dirichlet_grad", SLOPE_OF_SLOPE)),
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    variants="function",
+    node="NotImplemented",
 )
 
 multinomial = nondifferentiable(

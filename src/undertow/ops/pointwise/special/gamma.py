@@ -127,7 +127,7 @@ def _digamma_reflected(xp: Namespace, x: Array) -> Array:
     return xp.where(pole, math.nan, value)
 
 
-def _digamma_kernel(xp: Namespace, x: Array) -> Array:
+def digamma_kernel(xp: Namespace, x: Array) -> Array:
     zero, left = x == 0, x < 0
     parts: Parts = [
         (zero, lambda xp, x: xp.copysign(math.inf, -x)),
@@ -139,7 +139,7 @@ def _digamma_kernel(xp: Namespace, x: Array) -> Array:
 
 digamma = unary(
     "digamma",
-    forward=lambda xp, input: in_double(xp, "digamma", _digamma_kernel, input),
+    forward=lambda xp, input: in_double(xp, "digamma", digamma_kernel, input),
     vjp=lambda xp, g, input: g * xp._polygamma(input, 1),
     variants="function method in_place",
 )
