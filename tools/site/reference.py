@@ -171,8 +171,7 @@ LISTED = {
     "undertow.backend.simulated": "DeviceFailure Event OutOfMemoryError Stream StreamOrderError configure "
     "current_stream default_stream device_count inject_failure memory_allocated set_memory_limit stream "
     "synchronize".split(),
-    "undertow.nn.parallel": "DataParallel DistributedDataParallel data_parallel gather parallel_apply replicate "
-    "scatter".split(),
+    "undertow.nn.parallel": "DistributedDataParallel data_parallel gather parallel_apply replicate scatter".split(),
     "undertow.nn.utils.parametrizations": ["orthogonal", "spectral_norm", "weight_norm"],
     "undertow.nn.utils.parametrize": "ParametrizationList cached is_parametrized register_parametrization "
     "remove_parametrizations transfer_parametrizations_and_params type_before_parametrizations".split(),

@@ -95,8 +95,8 @@ def replicate(network: Module, devices: Sequence[Any]) -> list[Any]:
     >>> import undertow as ut
     >>> from undertow.nn import parallel
     >>> layer = ut.nn.Linear(2, 1).to("sim:0")
-    >>> copies = parallel.replicate(layer, ["sim:0", "sim:1"])
-    >>> copies[1](ut.ones(1, 2, device="sim:1")).sum().backward()
+    >>> _, second = parallel.replicate(layer, ["sim:0", "sim:1"])
+    >>> second(ut.ones(1, 2, device="sim:1")).sum().backward()
     >>> layer.weight.grad.cpu()
     tensor([[1., 1.]])
     """
