@@ -152,10 +152,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     except NoValuesError:
         out = xp.outcome_of(form.op.name, form.forward, arrays)  # on the meta device
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
-        otherwise = after_failure(form, arguments, error)
-        if otherwise is None:
-            raise
-        return apply(*otherwise, state)
+        return apply_after_failure(form, arguments, state, error)
     if form.settled is not None and out.dtype is not arrays[form.settled].dtype and settle(form, arguments, arrays):
         out, half = forward_again(form, xp, arrays, half)
     if form.moves_to is not None:
@@ -200,21 +197,25 @@ def apply_to_others(form: Form, arguments: Any, state: State, missing: Attribute
     return apply(form, found, state)
 
 
-def after_failure(form: Form, arguments: Any, error: Exception) -> tuple[Form, Any] | None:
-    """The form and the arguments to try again with, if there is a way; an error in PyTorch's words, if there is one.
+def apply_after_failure(form: Form, arguments: Any, state: State, error: Exception) -> Any:
+    """Raise what became of the forward, in PyTorch's words; or the operation done otherwise, if there is a way.
 
     Somebody else may have been in the silence that is kept; or an integer does not fit into the dtype as it is.
     """
     if isinstance(error, RuntimeError):
-        if "already entered" not in str(error):
-            return None
-        form = copy(form)
-        form.in_silence = quietly
-        return form, arguments
+        if "already entered" in str(error):
+            form = copy(form)
+            form.in_silence = quietly
+            return apply(form, arguments, state)
+        del error  # whose traceback will have this frame: the two would keep each other, and the operands
+        raise
     explain_failure(form, arguments, error)
     dtype = arguments[form.first]._array.dtype
     fitting = numbers_that_fit(form, arguments, dtype) if isinstance(error, OverflowError) else None
-    return None if fitting is None else (form, fitting)
+    if fitting is None:
+        del error
+        raise
+    return apply(form, fitting, state)
 
 
 def numbers_that_fit(form: Form, arguments: Any, dtype: DType) -> list[Any] | None:
