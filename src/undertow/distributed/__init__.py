@@ -87,8 +87,13 @@ if TYPE_CHECKING:
     from undertow.distributed import pipelining as pipelining
     from undertow.distributed import rpc as rpc
     from undertow.distributed import sharding as sharding
+    from undertow.distributed.data_parallel.buckets import GradBucket as GradBucket
 else:
-    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim pipelining rpc sharding")
+    __getattr__, __dir__ = loaded_when_used(
+        __name__,
+        modules="autograd checkpoint optim pipelining rpc sharding",
+        names={"undertow.distributed.data_parallel.buckets": "GradBucket"},
+    )
 
 
 group_methods.install()

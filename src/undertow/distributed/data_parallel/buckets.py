@@ -172,12 +172,12 @@ def nothing_like(tensor: Tensor) -> Tensor:
 
 
 def divided(
-    order: Sequence[int], tensors: Sequence[Tensor], first: float, others: float, sparse: set[int]
+    order: Sequence[int], tensors: Sequence[Tensor], caps: Sequence[float], sparse: set[int]
 ) -> list[AnyBucket]:
-    """Buckets of parameters in this order; the first is small, so that sending starts early.
+    """Buckets of parameters in this order.
 
-    first, others  how large buckets are, in megabytes
-    sparse         the parameters that have a bucket of their own
+    caps    how large the buckets are, in megabytes; the last for all that follow
+    sparse  the parameters that have a bucket of their own
     """
     groups: list[list[int]] = []
     room = 0.0
@@ -191,7 +191,7 @@ def divided(
             or number in sparse
             or last in sparse
         ):
-            room = (others if groups else first) * MEGABYTE
+            room = caps[min(len(groups), len(caps) - 1)] * MEGABYTE
             groups.append([])
         groups[-1].append(number)
         room -= tensor._array.nbytes
