@@ -75,6 +75,8 @@ from undertow.distributed.process_group import init_process_group as init_proces
 from undertow.distributed.process_group import is_available as is_available
 from undertow.distributed.process_group import is_initialized as is_initialized
 from undertow.distributed.process_group import new_group as new_group
+from undertow.distributed.process_group import new_subgroups as new_subgroups
+from undertow.distributed.process_group import new_subgroups_by_enumeration as new_subgroups_by_enumeration
 from undertow.distributed.reduce_op import ReduceOp as ReduceOp
 from undertow.distributed.work import Future as Future
 from undertow.distributed.work import Work as Work
