@@ -20,7 +20,6 @@ from undertow.ops.inplace.checks import check_in_place, unlock
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.methods import copy_
 from undertow.ops.inplace.overlap import refuse_overlap
-from undertow.ops.reduce.sums_and_products import cast
 from undertow.ops.views.dimensions import broadcast_to
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor, counter_of
@@ -44,7 +43,8 @@ def setitem(self: Tensor, index: Any, value: Array) -> None:
     indices = beside(view, indices)
     if len(indices) == 1 and indices[0]._array.dtype == dtypes.bool_ and value._array.size == 1:
         value, indices = _one_number(view, value), [_apart(view, indices[0])]
-    refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
+    else:
+        refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
     if not _is_recorded(view, value):
         _write_directly(view, key_of([i._array for i in indices], places), value)
     elif indices:
@@ -78,7 +78,7 @@ def _one_number(view: Tensor, value: Tensor) -> Tensor:
     """The only element of `value`: where a mask says what is filled, it need not have the tensor's dtype."""
     check_real("masked_fill_", value._array, view._array.dtype)
     value = reshape(value, ()) if value._array.ndim else value
-    return _apart(view, cast(value, view._array.dtype))
+    return _apart(view, value.to(view._array.dtype))
 
 
 def _apart(view: Tensor, read: Tensor) -> Tensor:
