@@ -41,10 +41,14 @@ MODULES = {
     "nn-init": ("undertow.nn.init", "undertow.nn.init"),
     "nn-utils": ("undertow.nn.utils", "undertow.nn.utils"),
     "nn-utils-rnn": ("undertow.nn.utils.rnn", "undertow.nn.utils.rnn"),
+    "parametrize": ("undertow.nn.utils.parametrize", "undertow.nn.utils.parametrize"),
+    "prune": ("undertow.nn.utils.prune", "undertow.nn.utils.prune"),
     "parametrizations": ("undertow.nn.utils.parametrizations", "undertow.nn.utils.parametrizations"),
+    "parallel": ("undertow.nn.parallel", "undertow.nn.parallel"),
     "optim": ("undertow.optim", "undertow.optim"),
     "optim-optimizer": ("optim.Optimizer", "undertow.optim.Optimizer"),
     "lr-scheduler": ("undertow.optim.lr_scheduler", "undertow.optim.lr_scheduler"),
+    "swa-utils": ("undertow.optim.swa_utils", "undertow.optim.swa_utils"),
     "data": ("undertow.data", "undertow.data"),
     "distributions": ("undertow.distributions", "undertow.distributions"),
     "transforms": ("undertow.distributions.transforms", "undertow.distributions.transforms"),
@@ -167,7 +171,15 @@ LISTED = {
     "undertow.backend.simulated": "DeviceFailure Event OutOfMemoryError Stream StreamOrderError configure "
     "current_stream default_stream device_count inject_failure memory_allocated set_memory_limit stream "
     "synchronize".split(),
+    "undertow.nn.parallel": "DistributedDataParallel data_parallel gather parallel_apply replicate scatter".split(),
     "undertow.nn.utils.parametrizations": ["orthogonal", "spectral_norm", "weight_norm"],
+    "undertow.nn.utils.parametrize": "ParametrizationList cached is_parametrized register_parametrization "
+    "remove_parametrizations transfer_parametrizations_and_params type_before_parametrizations".split(),
+    "undertow.nn.utils.prune": "BasePruningMethod CustomFromMask Identity L1Unstructured LnStructured "
+    "PruningContainer RandomStructured RandomUnstructured custom_from_mask global_unstructured identity is_pruned "
+    "l1_unstructured ln_structured random_structured random_unstructured remove".split(),
+    "undertow.optim.swa_utils": "AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn "
+    "get_swa_multi_avg_fn update_bn".split(),
 }
 
 #: what other modules without a list import, or use themselves

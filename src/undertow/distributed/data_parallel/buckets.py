@@ -205,7 +205,24 @@ def divided(
 
 
 class GradBucket:
-    """What a communication hook is shown: the gradients that are ready to be sent."""
+    """What a communication hook is shown: the gradients that are ready to be sent.
+
+    >>> import undertow as ut
+    >>> import undertow.distributed as dist
+    >>> dist.init_process_group()
+    >>> model = ut.nn.parallel.DistributedDataParallel(ut.nn.Linear(2, 1))
+    >>> def halve(state, bucket):
+    ...     print(bucket.index(), [tuple(part.shape) for part in bucket.gradients()], bucket.is_last())
+    ...     future = ut.futures.Future()
+    ...     future.set_result(bucket.buffer() / 2)
+    ...     return future
+    >>> model.register_comm_hook(None, halve)
+    >>> model(ut.ones(3, 2)).sum().backward()
+    0 [(1,), (1, 2)] True
+    >>> model.module.weight.grad
+    tensor([[1.5000, 1.5000]])
+    >>> dist.destroy_process_group()
+    """
 
     def __init__(self, bucket: AnyBucket, is_last: bool) -> None:
         self._bucket, self._is_last = bucket, is_last

@@ -54,6 +54,15 @@ class DistributedDataParallel(Module, Joinable):
     skip_all_reduce_unused_params and batched_grad_copy change nothing here: programs that pass them get the same
     gradients. So do those with delay_all_reduce_named_params and param_to_hook_all_reduce, whose parameters are sent
     with the others.
+
+    >>> import undertow as ut
+    >>> import undertow.distributed as dist
+    >>> dist.init_process_group()
+    >>> model = ut.nn.parallel.DistributedDataParallel(ut.nn.Linear(2, 1))
+    >>> model(ut.ones(3, 2)).sum().backward()
+    >>> model.module.weight.grad
+    tensor([[3., 3.]])
+    >>> dist.destroy_process_group()
     """
 
     def __init__(
