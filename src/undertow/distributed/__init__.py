@@ -85,6 +85,7 @@ from undertow.lazy_names import loaded_when_used
 if TYPE_CHECKING:
     from undertow.distributed import autograd as autograd
     from undertow.distributed import checkpoint as checkpoint
+    from undertow.distributed import fsdp as fsdp
     from undertow.distributed import optim as optim
     from undertow.distributed import pipelining as pipelining
     from undertow.distributed import rpc as rpc
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = loaded_when_used(
         __name__,
-        modules="autograd checkpoint optim pipelining rpc sharding",
+        modules="autograd checkpoint fsdp optim pipelining rpc sharding",
         names={"undertow.distributed.data_parallel.buckets": "GradBucket"},
     )
 
