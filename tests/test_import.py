@@ -53,6 +53,29 @@ def test_libraries_that_few_programs_need_are_not_loaded() -> None:
     assert set(run(program).split()) & set(slow) == set()
 
 
+def test_declarations_are_old_at_once() -> None:
+    """The garbage collector looks through nothing large meanwhile, nor when the program goes on."""
+    program = """
+        import gc, numpy
+
+        def look(phase, info):
+            if phase == "start":
+                sizes.append(sum(len(gc.get_objects(generation=g)) for g in range(info["generation"] + 1)))
+
+        sizes = []
+        gc.callbacks.append(look)
+        import undertow
+        gc.collect(1)  # what the program would search next
+        print(gc.get_freeze_count(), sum(sizes) < 0.3 * len(gc.get_objects()))
+    """
+    assert run(program).split() == ["0", "True"]
+
+
+def test_what_a_program_has_frozen_stays_frozen() -> None:
+    program = "import gc; gc.collect(); gc.freeze(); n = gc.get_freeze_count(); import undertow; "
+    assert run(program + "print(0.9 * n < gc.get_freeze_count() <= n)").split() == ["True"]
+
+
 # ---- what is left alone
 
 GLOBAL = """

@@ -25,6 +25,12 @@ def test_the_index_lists_every_page_once() -> None:
     assert list(pages.groups(INDEX)) == ["Start", "Use", "Understand", "Maintain"]
 
 
+def test_the_search_prefers_pages_for_users() -> None:
+    ranks = pages.ranks(INDEX)
+    assert ranks["ten-minutes"] > ranks["tour"] > ranks["engine"] > 0 > ranks["architecture"] > ranks["changelog"]
+    assert len(set(ranks)) == len([page for group in pages.groups(INDEX).values() for page in group])
+
+
 def test_links_lead_to_pages_of_the_site() -> None:
     text = "[a](../README.md) [ten.md](ten.md#x) [`x.c`](../csrc/x.c) [dir](../examples) [p](../examples/p.py) [o](https://o)"
     assert pages.for_site(text, "docs/page.md") == (

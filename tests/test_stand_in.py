@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import undertow as ut
-from undertow.stand_in.finder import modules_of_torch
+from undertow.stand_in.finder import imported_names, modules_of_torch
 from undertow.stand_in.torch_module import IMPORTED_WITH_TORCH, TORCH_VERSION, TorchVersion
 
 SOURCE = str(Path(ut.__file__).parents[1])
@@ -429,3 +429,30 @@ def test_tensors_in_groups_of_a_size() -> None:
 
     tensors = [ut.ones(4), ut.ones(2, dtype=ut.int64), ut.ones(3), ut.ones(1), ut.ones(9)]
     assert [[each.numel() for each in group] for group in _take_tensors(tensors, 28)] == [[4, 3], [1], [9], [2]]
+
+
+def test_names_are_where_modules_of_pytorch_import_them(tmp_path: Path) -> None:
+    """Programs take `_pair` from `torch.nn.modules.conv`, which does not define it."""
+    program = """
+        import torch
+        from torch.nn.modules.conv import F, _pair, _ConvNd, math
+        from torch.nn.modules.rnn import PackedSequence
+        from torch.optim.lr_scheduler import Optimizer, wraps
+        from torch.distributions.normal import Tensor, broadcast_all
+
+        print(F is torch.nn.functional, _pair(3), math.pi, Tensor is torch.Tensor, wraps.__module__)
+        print(hasattr(torch.nn.modules.conv, "Linear"), torch.nn.modules.loss.F is F)
+    """
+    written(tmp_path, "program.py", program)
+    printed = undertow("run", "program.py", folder=tmp_path)
+    assert printed == "True (3, 3) 3.141592653589793 True functools\nFalse True\n"
+
+
+def test_imported_names_are_pytorchs_and_are_found() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("tqdm")
+    wanted = {(module, name) for module, names in imported_names().items() for name in names}
+    with ut.as_torch():
+        lacking = [(m, name) for m, name in wanted if not hasattr(importlib.import_module(m), name)]
+    assert len(wanted) > 1000 and not lacking
+    assert not [(m, name) for m, name in wanted if not hasattr(importlib.import_module(m), name)]

@@ -71,6 +71,14 @@ fitting_result(const Form *form, PyObject *const *arguments)
     return result;
 }
 
+/* Whether NumPy cannot be trusted to negate the array where it lies: `np.negative(a, out=a)` of NumPy 2.4 reads as if
+ * there were no gaps where elements of four bytes lie four elements apart, or those of eight eight. */
+static int
+negates_wrongly(PyObject *ufunc, PyObject *array)
+{
+    return ufunc == negative && !PyArray_ISONESEGMENT((PyArrayObject *)array);
+}
+
 /* Let a ufunc write into the memory; -1 with an exception. */
 static int
 call_ufunc(const InPlace *self, PyObject *const *arguments)
@@ -102,6 +110,12 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
     int done = count == 2 && change_small(self->ufunc, (PyArrayObject *)arguments[0], operands[1]);
     if (count == 2 && !done) {
         done = change_large(self->ufunc, arguments[0], operands[1]);
+    }
+    if (negates_wrongly(self->ufunc, arguments[0])) {
+        PyObject *negated = quiet_call(self->ufunc, operands, 1, NULL);
+        int status = negated == NULL ? -1 : copy_into((PyArrayObject *)arguments[0], (PyArrayObject *)negated);
+        Py_XDECREF(negated);
+        return status;
     }
     operands[count++] = arguments[0];
     written = done ? Py_NewRef(Py_None) : quiet_call(self->ufunc, operands, count, NULL);
@@ -283,6 +297,14 @@ recorded_change(const InPlace *self, const Form *form, PyObject *state, PyObject
 
 /* ---- calling */
 
+/* Integers and truth values have no derivative, whatever is written into them. */
+static int
+may_have_history(PyObject *array)
+{
+    char kind = PyArray_DESCR((PyArrayObject *)array)->kind;
+    return kind != 'b' && kind != 'i' && kind != 'u';
+}
+
 /* Change the tensor, given its new value if that is not written by a ufunc. */
 static PyObject *
 apply_change(const InPlace *self, const Form *form, PyObject *state, PyObject *const *values,
@@ -294,7 +316,7 @@ apply_change(const InPlace *self, const Form *form, PyObject *state, PyObject *c
         SLOT(state, core.s_inference) != Py_True) {
         return NULL; /* refused */
     }
-    if (SLOT(state, core.s_grad_enabled) == Py_True) {
+    if (SLOT(state, core.s_grad_enabled) == Py_True && may_have_history(arguments[0])) {
         wanted = edges_of_change(self, form, values, edges);
         if (wanted < 0) {
             return NULL;

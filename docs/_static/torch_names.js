@@ -1,5 +1,7 @@
 // A search for one of PyTorch's names, `torch.cat`, is a search for undertow's, and finds that before all that is merely
-// spelled alike. Of a name that has no entry here, the search says where it is, or what to use instead.
+// spelled alike. Of a name that has no entry here, the search says where it is, or what to use instead. Of pages that
+// hold the words alike, those come first whose titles say more of them, and those to start with and to use come before
+// those for who maintains the library.
 // What is known of such names, TORCH_NAMES, is made with the site: tools/site/names.py.
 const torchNames = (() => {
   const SHORT = { F: "nn.functional", dist: "distributed", fwAD: "autograd.forward_ad", tdist: "distributions" };
@@ -42,10 +44,10 @@ const torchNames = (() => {
 (() => {
   const address = new URL(location.href);
   const asked = address.searchParams.get("q");
-  const name = asked && torchNames.path(asked);
-  if (!name) return;
-  const dotted = /^(torch|ut|undertow)\.|\./.test(asked) ? `undertow.${name}` : name;
-  if (dotted !== asked) {
+  if (!asked) return;
+  const name = torchNames.path(asked);
+  const dotted = name && /^(torch|ut|undertow)\.|\./.test(asked) ? `undertow.${name}` : name;
+  if (name && dotted !== asked) {
     address.searchParams.set("q", dotted);
     history.replaceState(null, "", address); // before the search reads it
   }
@@ -60,7 +62,12 @@ const torchNames = (() => {
   document.addEventListener("DOMContentLoaded", () => {
     if (typeof Search === "undefined") return; // another page that has a `q` in its address
     const isEntry = (title, kind) => kind === "object" || title === `undertow.${name}`; // or the page of a module
-    Scorer.score = ([, title, , , score, , kind]) => (isEntry(title, kind) && torchNames.fit(title, name)) || score;
+    const words = asked.toLowerCase().split(/[\s-]+/).filter((word) => word.length > 3);
+    const told = (title) => words.filter((word) => title.toLowerCase().includes(word)).length;
+    Scorer.score = ([page, title, , , score, , kind]) =>
+      (name && isEntry(title, kind) && torchNames.fit(title, name)) ||
+      score + (TORCH_NAMES.ranks[page] || 0) + 4 * told(title);
+    if (!name) return;
     const perform = Search._performSearch;
     Search._performSearch = (...query) => {
       const results = perform(...query);

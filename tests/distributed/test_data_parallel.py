@@ -23,8 +23,8 @@ def test_gradients_are_those_of_one_process(run: Run, ranks: int) -> None:
     assert all([f"rank {r} is done" in done.stdout for r in range(ranks)])
 
 
-@pytest.mark.parametrize("program", ["uneven.py", "pipeline.py"])
-def test_uneven_batches_divided_optimizers_and_pipelines(run: Run, program: str) -> None:
+@pytest.mark.parametrize("program", ["uneven.py", "buffers.py", "pipeline.py"])
+def test_uneven_batches_buffers_divided_optimizers_and_pipelines(run: Run, program: str) -> None:
     done = run(program, ranks=3)
     assert done.returncode == 0, done.stderr
     assert all([f"rank {r} is done" in done.stdout for r in range(3)])

@@ -188,3 +188,54 @@ def test_an_assignment_to_all_of_a_view_is_one_to_a_slice_of_its_base(L: Any) ->
     assert base.grad_fn.name().endswith("CopySlices")
     base.sum().backward()
     assert given.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "bool"])
+def test_integers_have_no_history_whatever_is_written_into_them(L: Any, dtype: str) -> None:
+    w = L.ones(3, requires_grad=True)
+    writes: list[Callable[[Any], Any]] = [
+        lambda x: x.copy_(w),
+        lambda x: fill(x, slice(None), w * 2),
+        lambda x: fill(x, 0, w[0]),
+        lambda x: x[1:].copy_(w[1:]),
+        lambda x: fill(x, L.tensor([True, False, True]), w.detach().sum()),
+    ]
+    for write in writes:
+        x = L.zeros(3, dtype=getattr(L, dtype))
+        write(x)
+        assert x.any() and not x.requires_grad and x.is_leaf and x.grad_fn is None
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+def test_one_number_at_a_mask_need_not_have_the_dtype(L: Any, dtype: str, shape: tuple[int, ...]) -> None:
+    x, mask = L.zeros(2, 3), L.tensor([True, False, True])
+    x[:, mask] = L.ones(shape, dtype=getattr(L, dtype))
+    assert x.tolist() == [[1, 0, 1]] * 2 and x.dtype == L.float32
+    with pytest.raises(RuntimeError, match="source and destination dtypes match"):
+        x[:, mask] = L.ones(2, dtype=L.float64)
+    with pytest.raises(RuntimeError, match=r"Converting complex|without overflow"):
+        x[:, mask] = L.tensor(1j)
+
+
+def test_one_number_at_a_mask_has_a_gradient_in_its_own_dtype(L: Any) -> None:
+    w = L.ones(3, dtype=L.float64, requires_grad=True)
+    x = L.zeros(4)
+    x[L.tensor([True, False, True, True])] = (w * w).sum()
+    x.sum().backward()
+    assert w.grad.tolist() == [6, 6, 6] and w.grad.dtype == L.float64
+
+
+def test_a_mask_may_be_what_is_filled(L: Any) -> None:
+    mask = L.tensor([True, False, True])
+    mask[mask] = False
+    assert mask.tolist() == [False] * 3
+    mask = ut.tensor([[True, False], [True, True]])  # PyTorch reads what it has written
+    mask[mask[:, 0]] = False
+    assert mask.tolist() == [[False] * 2] * 2
+    one = L.ones(1)
+    one[L.tensor([True])] = one
+    assert one.tolist() == [1]
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        mask = L.tensor([True, False, True])
+        mask[mask] = L.tensor([True, False])

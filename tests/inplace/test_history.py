@@ -373,3 +373,14 @@ def test_a_view_of_a_base_that_was_changed_and_then_detached_cannot_be_changed(L
     with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
         part.sub_(0.25)
     assert not x.requires_grad and x.tolist() == [[0.75] * 3] * 3
+
+
+@pytest.mark.parametrize("change", ["add_", "sub_", "mul_", "div_", "copy_", "lerp_"])
+def test_a_changed_tensor_keeps_its_dtype_and_so_does_its_gradient(L: Any, change: str) -> None:
+    x, w = L.ones(2), L.full((2,), 2.0, dtype=L.float64, requires_grad=True)
+    if change == "lerp_":
+        x.lerp_(w.float(), 0.5)
+    else:
+        getattr(x, change)(w)
+    found = L.autograd.grad(x.double().sum(), [x, w])
+    assert [g.dtype for g in found] == [L.float32, L.float64]

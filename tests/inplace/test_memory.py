@@ -251,3 +251,24 @@ def test_the_parts_of_a_single_complex_number_know_their_place(L: Any) -> None:
     assert (parts.storage_offset(), parts[1].storage_offset(), z.imag.storage_offset()) == (0, 1, 1)
     parts.as_strided((1,), (1,), 1).mul_(10)
     assert z.item() == 1 + 20j
+
+
+IN_PLACE = "neg abs sin exp tanh sqrt square floor reciprocal sigmoid round trunc ceil erf log1p".split()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "complex64"])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_lies_in_steps_of_any_length(dtype: str, recorded: bool) -> None:
+    """NumPy 2.4 negates wrongly, where they lie, elements of four bytes that are four apart, and eights eight apart."""
+    for step in range(1, 18):
+        for name in IN_PLACE if "int" not in dtype else ["neg", "abs", "square", "sgn"]:
+            if not hasattr(ut.Tensor, name + "_") or (
+                dtype == "complex64" and name in "abs floor round trunc ceil erf"
+            ):
+                continue
+            values = ut.arange(1, 5 * step + 1).remainder(7).to(getattr(ut, dtype))
+            wanted = values.clone()
+            wanted[::step] = getattr(values[::step].clone(), name)()
+            memory = values.clone().requires_grad_(recorded and values.is_floating_point()) * 1
+            getattr(memory[::step], name + "_")()
+            np.testing.assert_allclose(memory.detach().numpy(), wanted.numpy(), rtol=1e-6, err_msg=f"{name}, {step}")

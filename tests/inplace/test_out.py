@@ -167,3 +167,15 @@ def test_out_of_several_results(torch: Any) -> None:
         assert values.tolist() == [0.5, 2.0]
         spectrum = L.empty(0, dtype=L.complex64)
         assert L.fft.fft(A[0], out=spectrum) is spectrum
+
+
+def test_sums_and_products_are_computed_in_the_dtype_of_out(L: Any) -> None:
+    x = L.tensor([1.5, 2.5])
+    assert L.sum(x, 0, out=L.empty(0, dtype=L.int64)).tolist() == 3
+    assert L.prod(x, 0, out=L.empty(0, dtype=L.int32)).tolist() == 2
+    assert L.cumsum(x, 0, out=L.empty(0, dtype=L.uint8)).tolist() == [1, 3]
+    assert L.cumprod(x, 0, out=L.empty(0, dtype=L.int64)).tolist() == [1, 2]
+    large = L.full((3,), 2**53 + 1, dtype=L.int64)
+    assert L.sum(large, 0, out=L.empty((), dtype=L.int64)).item() == 3 * (2**53 + 1)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        L.mean(x, 0, out=L.empty(0, dtype=L.int64))

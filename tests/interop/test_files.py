@@ -118,6 +118,15 @@ def test_other_names_are_files_of_pytorch(torch: Any, tmp_path: Path, name: str)
     assert ut.load(tmp_path / name, weights_only=True, mmap=False) == {"epoch": 4}
 
 
+@pytest.mark.torch
+def test_bytes_are_data_in_files_of_pytorch(torch: Any, tmp_path: Path) -> None:
+    tree = {"all": bytes(range(256)), "none": b""}
+    ut.save(tree, tmp_path / "mine.pt")
+    assert torch.load(tmp_path / "mine.pt", weights_only=True) == ut.load(tmp_path / "mine.pt") == tree
+    torch.save(tree, tmp_path / "theirs.pt")
+    assert ut.load(tmp_path / "theirs.pt") == tree
+
+
 @pytest.mark.parametrize("name", ["absent.npz", "absent.pt", "absent"])
 def test_files_that_are_not_there(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileNotFoundError):

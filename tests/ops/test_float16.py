@@ -113,3 +113,11 @@ def test_what_pytorch_refuses(torch: ModuleType, name: str) -> None:
         REFUSED[name](torch, torch.float16)
     with pytest.raises(wanted.type):
         REFUSED[name](ut, H)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_smallest_step_of_rms_norm_is_that_of_what_computes(L: ModuleType, dtype: str) -> None:
+    x = L.tensor([[0.01, 0.02]]).to(getattr(L, dtype))
+    wanted = L.nn.functional.rms_norm(x.float(), (2,)).to(x.dtype)
+    assert L.nn.functional.rms_norm(x, (2,)).tolist() == wanted.tolist()
+    assert L.nn.RMSNorm(2, dtype=x.dtype)(x).tolist() == wanted.tolist()

@@ -170,6 +170,7 @@ IMAGES = [
     "F.batch_norm(i, None, None, training=True)", "F.batch_norm(i, L.zeros(3), L.ones(3))", "F.group_norm(i, 3)",
     "F.instance_norm(i)", "F.interpolate(i, scale_factor=2)", "F.pad(i, (1, 1))", "L.cat([i, i])", "L.cat([i, r])",
     "F.relu(i)", "F.pixel_shuffle(i.repeat(1, 4, 1, 1), 2)", "i.sum(1, keepdim=True)", "F.dropout2d(i)",
+    "i.roll(1, -3)", "(i > 3).roll((1, 1), (1, 2))", "i.roll(1)",
 ]  # fmt: skip
 
 

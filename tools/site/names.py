@@ -10,6 +10,7 @@ from typing import Any
 
 import undertow
 from tools.missing_names import MODULES
+from tools.site import pages
 from tools.site.reference import documentation_of, resolve
 from undertow.torch_names.absent_reasons import REASONS
 from undertow.torch_names.missing import BELOW, INSTEAD
@@ -92,10 +93,11 @@ def reasons() -> list[tuple[str, str]]:
 
 
 def script(described: set[str]) -> str:
-    return f"const TORCH_NAMES = {json.dumps(names(described), separators=(',', ':'))};\n"
+    ranks = pages.ranks((pages.DOCS / "index.md").read_text(encoding="utf-8"))
+    return f"const TORCH_NAMES = {json.dumps({**names(described), 'ranks': ranks}, separators=(',', ':'))};\n"
 
 
 if __name__ == "__main__":
-    from tools.site.reference import described, pages
+    from tools.site import reference
 
-    sys.stdout.write(script(described(pages())))
+    sys.stdout.write(script(reference.described(reference.pages())))

@@ -31,6 +31,19 @@ def groups(index: str) -> dict[str, list[str]]:
     return {title: [page for page in pages if page is not None] for title, pages in found.items() if pages}
 
 
+#: how much a page of a group is preferred by the search to one elsewhere; a word of a page counts 5, of its title 15
+PREFERRED = {"Start": 3, "Use": 3, "Understand": 2, "Maintain": -1}
+
+
+def ranks(index: str) -> dict[str, float]:
+    """What a page is preferred by, as the search calls it; of those of a group, the earlier one."""
+    return {
+        page.removesuffix(".md"): round(PREFERRED[group] - 0.01 * n, 2)
+        for group, pages in groups(index).items()
+        for n, page in enumerate(pages)
+    }
+
+
 def place_on_site(file: str) -> str | None:
     """Where a file of the repository is on the site; None if it is not."""
     path = PurePosixPath(normpath(file))

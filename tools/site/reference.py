@@ -41,10 +41,14 @@ MODULES = {
     "nn-init": ("undertow.nn.init", "undertow.nn.init"),
     "nn-utils": ("undertow.nn.utils", "undertow.nn.utils"),
     "nn-utils-rnn": ("undertow.nn.utils.rnn", "undertow.nn.utils.rnn"),
+    "parametrize": ("undertow.nn.utils.parametrize", "undertow.nn.utils.parametrize"),
+    "prune": ("undertow.nn.utils.prune", "undertow.nn.utils.prune"),
     "parametrizations": ("undertow.nn.utils.parametrizations", "undertow.nn.utils.parametrizations"),
+    "parallel": ("undertow.nn.parallel", "undertow.nn.parallel"),
     "optim": ("undertow.optim", "undertow.optim"),
     "optim-optimizer": ("optim.Optimizer", "undertow.optim.Optimizer"),
     "lr-scheduler": ("undertow.optim.lr_scheduler", "undertow.optim.lr_scheduler"),
+    "swa-utils": ("undertow.optim.swa_utils", "undertow.optim.swa_utils"),
     "data": ("undertow.data", "undertow.data"),
     "distributions": ("undertow.distributions", "undertow.distributions"),
     "transforms": ("undertow.distributions.transforms", "undertow.distributions.transforms"),
@@ -167,7 +171,15 @@ LISTED = {
     "undertow.backend.simulated": "DeviceFailure Event OutOfMemoryError Stream StreamOrderError configure "
     "current_stream default_stream device_count inject_failure memory_allocated set_memory_limit stream "
     "synchronize".split(),
+    "undertow.nn.parallel": "DistributedDataParallel data_parallel gather parallel_apply replicate scatter".split(),
     "undertow.nn.utils.parametrizations": ["orthogonal", "spectral_norm", "weight_norm"],
+    "undertow.nn.utils.parametrize": "ParametrizationList cached is_parametrized register_parametrization "
+    "remove_parametrizations transfer_parametrizations_and_params type_before_parametrizations".split(),
+    "undertow.nn.utils.prune": "BasePruningMethod CustomFromMask Identity L1Unstructured LnStructured "
+    "PruningContainer RandomStructured RandomUnstructured custom_from_mask global_unstructured identity is_pruned "
+    "l1_unstructured ln_structured random_structured random_unstructured remove".split(),
+    "undertow.optim.swa_utils": "AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn "
+    "get_swa_multi_avg_fn update_bn".split(),
 }
 
 #: what other modules without a list import, or use themselves
@@ -206,7 +218,10 @@ def page(title: str, path: str, entries: list[Entry], notes: dict[str, list[str]
     if getattr(place, "__doc__", None):
         parts.append(texts.markdown(place.__doc__))
     is_class = inspect.isclass(place)
-    parts.append(" · ".join([f"{{py:obj}}`{name} <{path}.{name}>`" for entry in entries for name in entry.names]))
+    names = [(name, is_in_place(name, entry.value)) for entry in entries for name in entry.names]
+    for words, in_place in (("", False), ("In place: ", True)):
+        links = [f"{{py:obj}}`{name} <{path}.{name}>`" for name, written in names if written is in_place]
+        parts += [words + " · ".join(links)] if links else []
     described = [described_entry(entry, path, is_class, notes) for entry in entries]
     return "\n\n".join([*parts, *described]) + "\n"
 
@@ -223,13 +238,19 @@ def described_entry(entry: Entry, path: str, of_class: bool, notes: dict[str, li
         kind, body = "attribute", texts.markdown(documentation_of(value))
     else:
         kind, body = "method" if of_class else "function", function_text(value, names[0], notes, path, of_class)
-    call = "" if kind == "attribute" else texts.signature(getattr(value, "__func__", value))
+    call = "" if kind == "attribute" else called(value, of_class)
     role = {"class": "class", "attribute": "attr", "method": "meth", "function": "func"}[kind]
     same = f"The same as {{py:{role}}}`{path}.{names[0]}`."
     texts_by_name = {name: same for name in names} | {names[0]: body}
     return "\n\n".join(
         [f":::::{{py:{kind}}} {path}.{name}{call}\n\n{text}\n:::::" for name, text in texts_by_name.items()]
     )
+
+
+def called(value: Any, of_class: bool) -> str:
+    """The signature, of methods as they are called on an object."""
+    is_bound = of_class and not isinstance(value, staticmethod) and not inspect.isclass(value)
+    return texts.signature(getattr(value, "__func__", value), is_bound)
 
 
 def documentation_of(value: Any) -> str:
@@ -248,7 +269,7 @@ def own_methods(value: type) -> Iterator[str]:
         if name.startswith("_") or not text or name in ("forward", "function", "extra_repr", "reset_parameters"):
             continue
         if callable(member) or isinstance(member, classmethod | staticmethod):
-            head = f"{name}{texts.signature(getattr(member, '__func__', member))}"
+            head = f"{name}{called(member, of_class=True)}"
             yield f"::::{{py:method}} {head}\n\n{texts.markdown(text)}\n::::"
         elif isinstance(member, property) or inspect.isgetsetdescriptor(member):
             yield f"::::{{py:attribute}} {name}\n\n{texts.markdown(text)}\n::::"

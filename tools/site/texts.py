@@ -54,12 +54,21 @@ def table(lines: list[str]) -> str:
     return "\n".join(found)
 
 
-def signature(value: Any) -> str:
-    """How something is called, without annotations; "(...)" if Python does not know."""
+def signature(value: Any, bound: bool = False) -> str:
+    """How something is called, without annotations; "(...)" if Python does not know.
+
+    bound  it is called on an object, which is the first argument
+    """
     try:
         found = inspect.signature(value)
     except (ValueError, TypeError):
         return "(...)"
     plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in found.parameters.values()]
+    if (
+        bound
+        and plain
+        and plain[0].kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    ):
+        del plain[0]
     text = str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
     return re.sub(r"<[^<>]*(<[^<>]*>)?[^<>]*>", "...", text).replace("\n", " ")

@@ -75,6 +75,8 @@ from undertow.distributed.process_group import init_process_group as init_proces
 from undertow.distributed.process_group import is_available as is_available
 from undertow.distributed.process_group import is_initialized as is_initialized
 from undertow.distributed.process_group import new_group as new_group
+from undertow.distributed.process_group import new_subgroups as new_subgroups
+from undertow.distributed.process_group import new_subgroups_by_enumeration as new_subgroups_by_enumeration
 from undertow.distributed.reduce_op import ReduceOp as ReduceOp
 from undertow.distributed.work import Future as Future
 from undertow.distributed.work import Work as Work
@@ -83,12 +85,18 @@ from undertow.lazy_names import loaded_when_used
 if TYPE_CHECKING:
     from undertow.distributed import autograd as autograd
     from undertow.distributed import checkpoint as checkpoint
+    from undertow.distributed import fsdp as fsdp
     from undertow.distributed import optim as optim
     from undertow.distributed import pipelining as pipelining
     from undertow.distributed import rpc as rpc
     from undertow.distributed import sharding as sharding
+    from undertow.distributed.data_parallel.buckets import GradBucket as GradBucket
 else:
-    __getattr__, __dir__ = loaded_when_used(__name__, modules="autograd checkpoint optim pipelining rpc sharding")
+    __getattr__, __dir__ = loaded_when_used(
+        __name__,
+        modules="autograd checkpoint fsdp optim pipelining rpc sharding",
+        names={"undertow.distributed.data_parallel.buckets": "GradBucket"},
+    )
 
 
 group_methods.install()

@@ -484,15 +484,26 @@ def all_to_all(
 # ---- waiting for each other
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+def barrier(
+    group: Any = None,
+    async_op: bool = False,
+    device_ids: Any = None,
+    timeout: datetime.timedelta | float | None = None,
+) -> Work | None:
     """Wait until all processes of the group have come here.
+
+    timeout  how long at most, if it is not to be the group's limit; of an `async_op`, its `wait` is told
 
     Example: `dist.barrier()`
     """
     members = resolve(group, "barrier")
     if members is None:
         return None
-    return members.start("barrier()", one(members.comm.Ibarrier()), None, async_op)
+    work = members.start("barrier()", one(members.comm.Ibarrier()), None, async_op or timeout is not None)
+    if async_op or work is None:
+        return work
+    work.wait(timeout)
+    return None
 
 
 def monitored_barrier(
@@ -535,7 +546,7 @@ def who_failed(group: ProcessGroup, missing: list[int], limit: float, all_of_the
         f"rank {first}"
     )
     named = f"Ranks {', '.join(map(str, missing))}" if all_of_them else f"Rank {missing[0]}"
-    known = group.roll_call(group.number + 1)
+    known = group.roll_call(group.number)  # this barrier is no exchange that the board counts
     return f"{mine}: {named} failed to pass monitoredBarrier in {limit * 1000:.0f} ms{known}"
 
 

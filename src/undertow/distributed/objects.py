@@ -1,4 +1,4 @@
-"""Exchanges of objects: trees of dicts, lists, tensors, numbers and strings, written as files are.
+"""Exchanges of objects: trees of dicts, lists, tensors, numbers, strings and bytes, written as files are.
 
 What is received is read by the reader of files, so nothing in it is executed (see docs/files.md). Objects of other
 classes are refused where they are sent, unless the program has passed `allow_pickle=True` to `init_process_group`.
@@ -144,7 +144,14 @@ def padded(raw: Array, size: int) -> Array:
     return found
 
 
-def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: Any = None, device: Any = None) -> None:
+def send_object_list(
+    object_list: Sequence[Any],
+    dst: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
+) -> None:
     """Send a list of objects to another process.
 
     Example: `dist.send_object_list([{'step': 3}], dst=1)`
@@ -153,11 +160,18 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
     if members is None:
         return
     raw = Tensor(written(list(object_list), members), cpu)
-    send(numbers(raw._array.size), dst, group)
-    send(raw, dst, group)
+    send(numbers(raw._array.size), dst, group, group_dst=group_dst)
+    send(raw, dst, group, group_dst=group_dst)
 
 
-def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None) -> int:
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
+) -> int:
     """Receive a list of objects into one that has as many places; the rank that sent it.
 
     Example: `dist.recv_object_list([None], src=0)`
@@ -166,7 +180,7 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: Any 
     if members is None:
         return -1
     size = numbers(0)
-    sender = recv(size, src, group)
+    sender = recv(size, src, group, group_src=group_src)
     raw = Tensor(cpu.empty(int(size._array[0]), dtype=dtypes.uint8), cpu)
     recv(raw, sender, group)
     object_list[:] = read(raw._array, members)

@@ -240,9 +240,7 @@ def init_process_group(
     global _world
     if _world is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    backend = None if backend is None else str(backend).lower().removeprefix("cpu:")
-    if backend not in (None, "mpi", "gloo"):
-        raise ValueError(f"init_process_group: the backend is 'mpi', not {backend!r}: exchanges are between CPUs")
+    backend = check_backend("init_process_group", backend)
     chosen = os.environ.get("UNDERTOW_DISTRIBUTED_TIMEOUT") if timeout is None else timeout
     limit = DEFAULT_TIMEOUT if chosen is None else seconds_of(chosen)
     mpi, board = join(asked_for(init_method, rank, world_size), limit)
@@ -261,6 +259,14 @@ def init_process_group(
     _world = GroupMember.WORLD = ProcessGroup(mpi, comm.Dup(), list(range(comm.size)), limit, "world", board)
     _world.backend, _world.allow_pickle = backend or "mpi", allow_pickle
     errors_stop_all.hold()
+
+
+def check_backend(what: str, backend: str | None) -> str | None:
+    """The backend's name in small letters; MPI is the only one, and may be called gloo."""
+    name = None if backend is None else str(backend).lower().removeprefix("cpu:")
+    if name not in (None, "mpi", "gloo"):
+        raise ValueError(f"{what}: the backend is 'mpi', not {name!r}: exchanges are between CPUs")
+    return name
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -321,12 +327,21 @@ def get_world_size(group: Any = None) -> int:
     return (world() if group is None else group).size()
 
 
+def asked(group: Any, what: str) -> ProcessGroup:
+    """The group that a question is about, of which this process must be a member."""
+    if group is None:
+        return world()
+    if not isinstance(group, ProcessGroup):
+        raise ValueError(f"{what}: this process does not belong to the group, and knows nothing of it")
+    return group
+
+
 def get_backend(group: Any = None) -> str:
     """What exchanges go by, in the word of the program: "mpi", or "gloo" if it has called it so.
 
     Example: `dist.get_backend()`
     """
-    return (world() if group is None else group).name()
+    return asked(group, "get_backend").name()
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
@@ -334,7 +349,7 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 
     Example: `dist.get_process_group_ranks(None)`
     """
-    return list((world() if group is None else group).ranks)
+    return list(asked(group, "get_process_group_ranks").ranks)
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
@@ -342,7 +357,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
     Example: `dist.get_group_rank(dist.group.WORLD, 0)`
     """
-    return group.member(global_rank, "get_group_rank")
+    return asked(group, "get_group_rank").member(global_rank, "get_group_rank")
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
@@ -350,6 +365,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
     Example: `dist.get_global_rank(dist.group.WORLD, 0)`
     """
+    group = asked(group, "get_global_rank")
     if not 0 <= group_rank < group.size():
         raise ValueError(f"get_global_rank: group rank {group_rank} is not part of group {group.group_name!r}")
     return group.ranks[group_rank]
@@ -362,15 +378,24 @@ def new_group(
     pg_options: Any = None,
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
+    device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:
     """A group of some of the processes. All processes call it, in the same order, also those that will not be in it.
 
-    ranks  its members among all processes; all of them if it is not given
+    ranks       its members among all processes; all of them if it is not given
+    timeout     how long its exchanges may take; as long as those of all processes if it is not given
+    group_desc  its name in errors
+    sort_ranks  False: its members' places in it are those in `ranks`
 
     Example: `dist.new_group([0])`
     """
     whole = world()
-    chosen = list(range(whole.size())) if ranks is None else sorted(ranks)
+    check_backend("new_group", backend)
+    if use_local_synchronization:
+        raise ValueError("new_group: use_local_synchronization=True is not there over MPI: let all processes call it")
+    given = range(whole.size()) if ranks is None else ranks
+    chosen = sorted(given) if sort_ranks else list(given)
     if len(set(chosen)) != len(chosen) or any([not 0 <= r < whole.size() for r in chosen]):
         raise ValueError(
             f"new_group: ranks must be different numbers from 0 to {whole.size() - 1}, not {list(ranks or [])}"
@@ -378,10 +403,64 @@ def new_group(
     if len({tuple(found) for found in whole.gathered(tuple(chosen), "new_group")}) > 1:
         raise DistError(f"new_group: the ranks ask for different groups; rank {whole.rank()} for {chosen}")
     inside = whole.rank() in chosen
-    comm = whole.check.Split(0 if inside else whole.mpi.UNDEFINED, whole.rank())
+    place = chosen.index(whole.rank()) if inside else 0
+    comm = whole.check.Split(0 if inside else whole.mpi.UNDEFINED, place)
     if not inside:
         return GroupMember.NON_GROUP_MEMBER
     limit = whole.timeout if timeout is None else seconds_of(timeout)
     made = ProcessGroup(whole.mpi, comm, chosen, limit, group_desc or f"ranks {chosen}", None)
     made.backend, made.allow_pickle = whole.backend, whole.allow_pickle
     return made
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: Any = None,
+    timeout: datetime.timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """The processes in groups of one size, in the order of their ranks: this process's group, and all of them.
+
+    All processes call it.
+
+    group_size  how many processes each has; it divides the number of all
+    group       the processes; all if None
+
+    Example: `dist.new_subgroups(1)[0].size()`
+    """
+    if group_size is None:
+        raise ValueError("new_subgroups: pass group_size; the number of GPUs is no default where there are none")
+    members = asked(group, "new_subgroups")
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    if members.size() % group_size:
+        raise ValueError(f"The world size ({members.size()}) must be divisible by 'group_size={group_size}'")
+    parts = [members.ranks[k : k + group_size] for k in range(0, members.size(), group_size)]
+    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: datetime.timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """Groups of the processes with these ranks: this process's group, or None, and all of them.
+
+    All processes call it. No rank may be in two of the groups.
+
+    Example: `dist.new_subgroups_by_enumeration([[0]])`
+    """
+    if not ranks_per_subgroup_list:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    owners: dict[int, Sequence[int]] = {}
+    for ranks in ranks_per_subgroup_list:
+        for rank in ranks:
+            if rank in owners:
+                raise ValueError(f"Rank {rank} has appeared in both subgroup {owners[rank]} and {ranks}")
+            owners[rank] = ranks
+    made = [new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list]
+    return next((found for found in made if isinstance(found, ProcessGroup)), None), made

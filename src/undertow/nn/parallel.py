@@ -28,7 +28,13 @@ def as_device(device: Device | str | int) -> Device:
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
-    """Tensors cut into one part for each device (perhaps fewer); everything else is given to all."""
+    """Tensors cut into one part for each device (perhaps fewer); everything else is given to all.
+
+    >>> import undertow as ut
+    >>> from undertow.nn import parallel
+    >>> [part.device for part in parallel.scatter(ut.arange(4), ["sim:0", "sim:1"])]
+    [device(type='sim', index=0), device(type='sim', index=1)]
+    """
     devices = [as_device(d) for d in target_gpus]
     if isinstance(inputs, Tensor):
         parts = ops.chunk(inputs, len(devices), dim)
@@ -58,7 +64,14 @@ def scatter_kwargs(inputs: tuple[Any, ...], kwargs: dict[str, Any], devices: Seq
 
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """The outputs of all devices, joined on one: tensors are concatenated, inside tuples, lists and dictionaries."""
+    """The outputs of all devices, joined on one: tensors are concatenated, inside tuples, lists and dictionaries.
+
+    >>> import undertow as ut
+    >>> from undertow.nn import parallel
+    >>> parts = parallel.scatter(ut.arange(4), ["sim:0", "sim:1"])
+    >>> parallel.gather(parts, "cpu")
+    tensor([0, 1, 2, 3])
+    """
     first = outputs[0]
     if isinstance(first, Tensor):
         moved = [out.to(as_device(target_device)) for out in outputs]
@@ -77,7 +90,16 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
 
 
 def replicate(network: Module, devices: Sequence[Any]) -> list[Any]:
-    """The module on each device; its parameters are copies whose gradients flow back to the original's."""
+    """The module on each device; its parameters are copies whose gradients flow back to the original's.
+
+    >>> import undertow as ut
+    >>> from undertow.nn import parallel
+    >>> layer = ut.nn.Linear(2, 1).to("sim:0")
+    >>> _, second = parallel.replicate(layer, ["sim:0", "sim:1"])
+    >>> second(ut.ones(1, 2, device="sim:1")).sum().backward()
+    >>> layer.weight.grad.cpu()
+    tensor([[1., 1.]])
+    """
     return [replica_of(network, as_device(device), {}) for device in devices]
 
 
@@ -128,7 +150,14 @@ class Replica(threading.Thread):
 def parallel_apply(
     modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Sequence[Any] | None = None
 ) -> list[Any]:
-    """Call each module with its input, all at once in threads; the first error is raised here."""
+    """Call each module with its input, all at once in threads; the first error is raised here.
+
+    >>> import undertow as ut
+    >>> from undertow.nn import parallel
+    >>> layer = ut.nn.ReLU()
+    >>> parallel.parallel_apply([layer, layer], [ut.tensor(-1.0), ut.tensor(2.0)])
+    [tensor(0.), tensor(2.)]
+    """
     if len(modules) != len(inputs):
         raise AssertionError(f"The number of modules {len(modules)} is not equal to the number of inputs {len(inputs)}")
     named = kwargs_tup or [{}] * len(modules)
@@ -200,7 +229,14 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """One call of `DataParallel(module, ...)`."""
+    """One call of `DataParallel(module, ...)`.
+
+    >>> import undertow as ut
+    >>> from undertow.nn import parallel
+    >>> layer = ut.nn.Linear(2, 1).to("sim:0")
+    >>> parallel.data_parallel(layer, ut.ones(4, 2, device="sim:0"), ["sim:0", "sim:1"]).shape
+    undertow.Size([4, 1])
+    """
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 

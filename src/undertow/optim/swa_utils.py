@@ -27,18 +27,38 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
-    """How an exponential moving average goes on: decay * average + (1 - decay) * current."""
+    """How an exponential moving average goes on: decay * average + (1 - decay) * current.
+
+    >>> import undertow as ut
+    >>> from undertow.optim import swa_utils
+    >>> swa_utils.get_ema_avg_fn(0.75)(ut.tensor(4.0), ut.tensor(8.0), 1)
+    tensor(5.)
+    """
     _check_decay(decay)
     return no_grad()(lambda average, current, count: decay * average + (1 - decay) * current)
 
 
 def get_swa_avg_fn() -> Callable[..., Any]:
-    """How the mean goes on: average + (current - average) / (count + 1)."""
+    """How the mean goes on: average + (current - average) / (count + 1).
+
+    >>> import undertow as ut
+    >>> from undertow.optim import swa_utils
+    >>> swa_utils.get_swa_avg_fn()(ut.tensor(4.0), ut.tensor(8.0), 1)
+    tensor(6.)
+    """
     return no_grad()(lambda average, current, count: average + (current - average) / (count + 1))
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
-    """`get_ema_avg_fn` for lists of tensors, in place."""
+    """`get_ema_avg_fn` for lists of tensors, in place.
+
+    >>> import undertow as ut
+    >>> from undertow.optim import swa_utils
+    >>> averages = [ut.tensor(4.0), ut.tensor(0.0)]
+    >>> swa_utils.get_ema_multi_avg_fn(0.75)(averages, [ut.tensor(8.0), ut.tensor(4.0)], 1)
+    >>> averages
+    [tensor(5.), tensor(1.)]
+    """
     _check_decay(decay)
 
     @no_grad()
@@ -50,7 +70,15 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
-    """`get_swa_avg_fn` for lists of tensors, in place."""
+    """`get_swa_avg_fn` for lists of tensors, in place.
+
+    >>> import undertow as ut
+    >>> from undertow.optim import swa_utils
+    >>> averages = [ut.tensor(4.0)]
+    >>> swa_utils.get_swa_multi_avg_fn()(averages, [ut.tensor(8.0)], 1)
+    >>> averages
+    [tensor(6.)]
+    """
 
     @no_grad()
     def update(averages: Sequence[Any], currents: Sequence[Any], count: Tensor) -> None:
@@ -137,6 +165,13 @@ def update_bn(loader: Iterable[Any], model: Any, device: Device | str | int | No
 
     loader  gives inputs, or tuples and lists that begin with them
     device  where the inputs are put
+
+    >>> import undertow as ut
+    >>> from undertow.optim import swa_utils
+    >>> model = ut.nn.Sequential(ut.nn.BatchNorm1d(1))
+    >>> swa_utils.update_bn([ut.tensor([[1.0], [3.0]]), ut.tensor([[5.0], [7.0]])], model)
+    >>> model[0].running_mean
+    tensor([4.])
     """
     count = len(loader) if isinstance(loader, Sized) else None
     momenta = {module: module.momentum for module in model.modules() if isinstance(module, BatchNorm)}
@@ -159,6 +194,18 @@ class SWALR(LRScheduler):
     """The rate goes from what it is to `swa_lr` in `anneal_epochs` steps, and stays there.
 
     anneal_strategy  "cos" or "linear"
+
+    >>> import undertow as ut
+    >>> from undertow.optim import swa_utils
+    >>> optimizer = ut.optim.SGD([ut.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
+    >>> for _ in range(3):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     print(optimizer.param_groups[0]["lr"])
+    0.75
+    0.5
+    0.5
     """
 
     def __init__(

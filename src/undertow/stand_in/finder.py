@@ -13,12 +13,13 @@ import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
 from importlib.resources import files
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from undertow.backend.public_dtypes import PREFIX
 from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
@@ -40,6 +41,19 @@ def modules_of_torch() -> set[str]:
     return found
 
 
+def imported_names() -> dict[str, dict[str, str]]:
+    """Module -> name -> where it is, of what PyTorch's modules import from others, from the file `imported.txt`."""
+    found: dict[str, dict[str, str]] = {}
+    for line in files(__package__).joinpath("imported.txt").read_text().splitlines():
+        module, _, names = line.partition(": ")
+        if not line.startswith("#"):
+            pairs = [token.partition("=") for token in names.split()]
+            found[f"torch.{module}"] = {
+                name if equal else name.rpartition(".")[2]: home or name for name, equal, home in pairs
+            }
+    return found
+
+
 class Metadata(Distribution):
     """What `importlib.metadata.version("torch")` reads."""
 
@@ -57,6 +71,11 @@ class TorchFinder(MetaPathFinder, Loader):
 
     def __init__(self) -> None:
         self.modules = modules_of_torch()
+
+    @cached_property
+    def imported(self) -> dict[str, dict[str, str]]:
+        """What modules import from others; read when a program first asks for a name that is not there."""
+        return imported_names()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -96,9 +115,7 @@ def found(name: str) -> ModuleType:
     if not hasattr(module, "__path__"):
         module.__path__ = []  # a file here may be a package there, and Python asks for modules in packages alone
     keep_functions(module, name)
-    if name not in _with_modules_below:
-        _with_modules_below.add(name)
-        let_modules_be_attributes(module, name)
+    let_modules_be_attributes(module, name)
     return module
 
 
@@ -110,30 +127,54 @@ def keep_functions(module: ModuleType, name: str) -> None:
             home = sys.modules.get(f"{module.__name__}.{attribute}") or sys.modules.get(value.__module__)
             if home is not None:
                 sys.modules[f"{name}.{attribute}"] = home
+                let_modules_be_attributes(home, f"{name}.{attribute}")
 
 
 def let_modules_be_attributes(module: ModuleType, name: str) -> None:
     """Let `torch.a.b` find a module of undertow's that has this name, if nothing else does: PyTorch imports most of its
-    modules with itself, and programs do not."""
-    own: Any = vars(module).get("__getattr__")
+    modules with itself, and programs do not. And let it find what PyTorch's module imports from others."""
+
+    if name in _with_modules_below:
+        return
+    _with_modules_below.add(name)
+
+    def lacking(attribute: str) -> NoReturn:
+        raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
+
+    own: Any = vars(module).get("__getattr__", lacking)
 
     def __getattr__(attribute: str) -> Any:
+        below = f"{name}.{attribute}"
         try:
-            value = own(attribute) if own is not None else None
+            value = own(attribute)
         except AttributeError:
-            if not _is_here(f"{name}.{attribute}"):
+            if _is_here(below):
+                return importlib.import_module(below)
+            home = imported_from(name, attribute)
+            if home is None:
                 raise
-            value = None
-        if (value is None or isinstance(value, ModuleType)) and _is_here(f"{name}.{attribute}"):
-            return importlib.import_module(f"{name}.{attribute}")
-        if own is None:
-            raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
-        return value
+            return resolved(home)
+        return importlib.import_module(below) if isinstance(value, ModuleType) and _is_here(below) else value
 
     vars(module)["__getattr__"] = __getattr__
     for attribute, value in list(vars(module).items()):
         if isinstance(value, ModuleType) and _is_module_of_torch(f"{name}.{attribute}"):
             importlib.import_module(f"{name}.{attribute}")
+
+
+def imported_from(module: str, name: str) -> str | None:
+    """Where a name is that PyTorch's module of this name imports from elsewhere."""
+    finder = next((finder for finder in sys.meta_path if isinstance(finder, TorchFinder)), None)
+    return None if finder is None else finder.imported.get(module, {}).get(name)
+
+
+def resolved(path: str) -> Any:
+    """What a dotted path names: a module, or something in one."""
+    module, _, name = path.rpartition(".")
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        return getattr(importlib.import_module(module), name)
 
 
 def _is_here(name: str) -> bool:

@@ -30,7 +30,7 @@ REASONS = [
     (r"torch\.utils\.benchmark\b", "use Python's timeit for times, and torch.profiler for where they go (docs/seeing.md)"),
     (r"torch\.(autograd\.)?(function\.)?NestedIOFunction$", "use torch.autograd.Function, with tensors as arguments"),
     (r"torch\.distributed\.(\w*Store|register_rendezvous_handler)$", "processes find each other through MPI: init_process_group() needs no store (docs/distributed.md)"),
-    (r"torch\.distributed\.(DeviceMesh|init_device_mesh|new_subgroups\w*|split_group|shrink_group)$", "use torch.distributed.new_group for each group of processes (docs/distributed.md)"),
+    (r"torch\.distributed\.(DeviceMesh|init_device_mesh|split_group|shrink_group)$", "use torch.distributed.new_group for each group of processes (docs/distributed.md)"),
     (r"torch\.distributed\.(fsdp|tensor)\b", "use fully_shard of undertow.distributed.sharding (docs/distributed.md)"),
     (r"torch\.distributed\.(all_gather|reduce_scatter)_single$", "use torch.distributed.all_gather_into_tensor and reduce_scatter_tensor"),
     (r"torch\.sparse\.(as_sparse_gradcheck)$", "use torch.autograd.gradcheck, which takes sparse tensors"),

@@ -221,9 +221,11 @@ assert mine == [{"for": rank}]
 if size > 1 and rank < 2:
     if rank == 0:
         dist.send_object_list(["a", {"b": ut.ones(2)}], 1)
+        dist.send_object_list([b"\x00\xff", b""], group_dst=1)
     else:
         values = [None, None]
         assert dist.recv_object_list(values, 0) == 0 and values[0] == "a" and values[1]["b"].tolist() == [1, 1]
+        assert dist.recv_object_list(values, group_src=0) == 0 and values == [b"\x00\xff", b""]
 
 # ---- groups
 
@@ -239,8 +241,18 @@ if rank in odd:
     dist.broadcast(t, odd[-1], group)
 else:
     assert group == dist.GroupMember.NON_GROUP_MEMBER and dist.get_rank(group) == -1
+backwards = dist.new_group(list(ranks)[::-1], sort_ranks=False, group_desc="backwards")
+assert dist.get_process_group_ranks(backwards) == list(ranks)[::-1] and dist.get_rank(backwards) == size - 1 - rank
+dist.all_gather(found := [ut.zeros(1) for _ in ranks], ut.full((1,), float(rank)), backwards)
+equal(ut.cat(found), [float(r) for r in ranks][::-1])
+mine, everybodys = dist.new_subgroups(1)
+assert dist.get_process_group_ranks(mine) == [rank] and len(everybodys) == size and everybodys[rank] is mine
+mine, _ = dist.new_subgroups_by_enumeration([list(ranks)[:1], list(ranks)[1:]][: min(size, 2)])
+assert dist.get_process_group_ranks(mine) == ([0] if rank == 0 else list(ranks)[1:])
+assert dist.new_subgroups_by_enumeration([[0]])[0] is None or rank == 0
 dist.monitored_barrier(timeout=60)
 dist.barrier()
+dist.barrier(timeout=60)
 assert dist.get_backend() == "mpi"
 
 
@@ -272,6 +284,15 @@ refused(ValueError, "not part of group", dist.broadcast, ut.ones(2), size)
 refused(ValueError, "itself", dist.send, ut.ones(2), rank)
 refused(ValueError, "tag", dist.send, ut.ones(2), right, tag=10**6) if size > 1 else None
 refused(ValueError, "different numbers", dist.new_group, [0, 0])
+refused(ValueError, "the backend is 'mpi', not 'nccl'", dist.new_group, [0], backend="nccl")
+refused(ValueError, "use_local_synchronization", dist.new_group, [0], use_local_synchronization=True)
+refused(ValueError, "does not belong", dist.get_global_rank, dist.GroupMember.NON_GROUP_MEMBER, 0)
+refused(ValueError, "does not belong", dist.get_group_rank, dist.GroupMember.NON_GROUP_MEMBER, 0)
+refused(ValueError, "must be divisible", dist.new_subgroups, size + 1)
+refused(ValueError, "must be positive", dist.new_subgroups, 0)
+refused(ValueError, "pass group_size", dist.new_subgroups)
+refused(ValueError, "cannot be empty", dist.new_subgroups_by_enumeration, [])
+refused(ValueError, "appeared in both", dist.new_subgroups_by_enumeration, [[0], [0]])
 refused(ValueError, "twice", dist.init_process_group)
 refused(TypeError, "Person", dist.broadcast_object_list, [Person("a")], rank)
 

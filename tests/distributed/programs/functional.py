@@ -38,6 +38,16 @@ compare(
     lambda xs: sum([(t**3).sum() * (k + 1 + r) for r in ranks for k, t in enumerate(xs)]),
 )
 compare(
+    "all_reduce of an expanded gradient, and of a transposed tensor",
+    lambda x: F.all_reduce(x.t() ** 3).sum() * (rank + 1),
+    lambda xs: sum([(r + 1) * (x**3).sum() for r in ranks for x in xs]),
+)
+compare(
+    "reduce of a transposed tensor",
+    lambda x: (F.reduce((x**2).t(), 0) ** 2).sum() * (rank + 1),
+    lambda xs: (sum([x**2 for x in xs]) ** 2).sum(),
+)
+compare(
     "reduce_scatter",
     lambda x: (F.reduce_scatter(x, [x * (k + 1) for k in ranks]) ** 3).sum(),
     lambda xs: sum([(sum([x * (k + 1) for x in xs]) ** 3).sum() for k in ranks]),

@@ -106,8 +106,36 @@ def check_memory():
         assert big[0].weight.grad.shape == big[0].weight.shape
 
 
+def check_arguments():
+    from undertow.distributed.fsdp import fully_shard as pytorchs_name
+
+    assert pytorchs_name is fully_shard
+    layers = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 6))
+    layers[0].weight.data.fill_(rank)
+    fully_shard(layers, ignored_params={layers[0].weight}, reshard_after_forward=None)
+    assert layers[0].weight.shape == (6, 4) and (layers[0].weight == rank).all() and layers[1].weight.ndim == 1
+    layers(ut.ones(2, 4)).sum().backward()
+    assert layers[0].weight.grad.shape == (6, 4) and layers[1].weight.grad.shape == layers[1].weight.shape
+    outer = nn.Sequential(fully_shard(nn.Linear(2, 2)))
+    fully_shard(outer)
+    for module, options, text in (
+        (outer, {}, "is sharded already"),
+        (nn.Linear(2, 2), {"mesh": object()}, "pass process_group"),
+        (nn.Linear(2, 2), {"mp_policy": object()}, "use autocast"),
+        (nn.Linear(2, 2), {"offload_policy": object()}, "on the CPU"),
+        (nn.Linear(2, 2), {"shard_placement_fn": print}, "a flat piece"),
+    ):
+        try:
+            fully_shard(module, **options)
+        except ValueError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(text)
+
+
 check_training()
 check_memory()
+check_arguments()
 
 
 def models(group):

@@ -142,4 +142,22 @@ for step in range(6):
 mine = sum([p.numel() for p in (zero.optim.state if zero.optim else ())])
 assert mine <= sum([p.numel() for p in divided.parameters()]) / size + 32
 same_everywhere(divided)
+
+# ---- parameters that are added after steps: what is there stays where it is
+
+more = [ut.nn.Parameter(ut.full((k + 1,), 2.0, dtype=ut.float64)) for k in range(4)]
+for p in more:
+    p.grad = ut.ones_like(p)
+before = zero._owner.copy()
+zero.add_param_group({"params": more, "lr": 0.5})
+assert before.items() <= zero._owner.items() and len(zero.param_groups) == 2
+zero.step()
+assert all([(p < 1.6).all() for p in more])
+same_everywhere(divided)
+try:
+    ZeroRedundancyOptimizer([], ut.optim.Adam)
+except ValueError as error:
+    assert "empty parameter list" in str(error)
+else:
+    raise AssertionError("nothing was raised")
 print(f"rank {rank} is done", flush=True)

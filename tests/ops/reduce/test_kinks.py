@@ -180,3 +180,9 @@ def test_variance_of_one_element() -> None:
         out = ut.var(x)
     (found,) = ut.autograd.grad(out, x)
     assert np.isnan(out.item()) and np.isnan(found.item())
+
+
+def test_the_count_of_elements_has_no_gradient_not_even_nan(L: ModuleType) -> None:
+    x = L.tensor([1.0, 0.0, 2.0], requires_grad=True)
+    y = L.linalg.vector_norm(x, 0) * NAN + x.sum()
+    assert L.autograd.grad(y, x)[0].tolist() == [1, 1, 1]

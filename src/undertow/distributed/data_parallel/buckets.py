@@ -172,12 +172,12 @@ def nothing_like(tensor: Tensor) -> Tensor:
 
 
 def divided(
-    order: Sequence[int], tensors: Sequence[Tensor], first: float, others: float, sparse: set[int]
+    order: Sequence[int], tensors: Sequence[Tensor], caps: Sequence[float], sparse: set[int]
 ) -> list[AnyBucket]:
-    """Buckets of parameters in this order; the first is small, so that sending starts early.
+    """Buckets of parameters in this order.
 
-    first, others  how large buckets are, in megabytes
-    sparse         the parameters that have a bucket of their own
+    caps    how large the buckets are, in megabytes; the last for all that follow
+    sparse  the parameters that have a bucket of their own
     """
     groups: list[list[int]] = []
     room = 0.0
@@ -191,7 +191,7 @@ def divided(
             or number in sparse
             or last in sparse
         ):
-            room = (others if groups else first) * MEGABYTE
+            room = caps[min(len(groups), len(caps) - 1)] * MEGABYTE
             groups.append([])
         groups[-1].append(number)
         room -= tensor._array.nbytes
@@ -205,7 +205,24 @@ def divided(
 
 
 class GradBucket:
-    """What a communication hook is shown: the gradients that are ready to be sent."""
+    """What a communication hook is shown: the gradients that are ready to be sent.
+
+    >>> import undertow as ut
+    >>> import undertow.distributed as dist
+    >>> dist.init_process_group()
+    >>> model = ut.nn.parallel.DistributedDataParallel(ut.nn.Linear(2, 1))
+    >>> def halve(state, bucket):
+    ...     print(bucket.index(), [tuple(part.shape) for part in bucket.gradients()], bucket.is_last())
+    ...     future = ut.futures.Future()
+    ...     future.set_result(bucket.buffer() / 2)
+    ...     return future
+    >>> model.register_comm_hook(None, halve)
+    >>> model(ut.ones(3, 2)).sum().backward()
+    0 [(1,), (1, 2)] True
+    >>> model.module.weight.grad
+    tensor([[1.5000, 1.5000]])
+    >>> dist.destroy_process_group()
+    """
 
     def __init__(self, bucket: AnyBucket, is_last: bool) -> None:
         self._bucket, self._is_last = bucket, is_last

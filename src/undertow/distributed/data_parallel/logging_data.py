@@ -73,7 +73,7 @@ class LoggingData:
             "find_unused_parameters": int(reducer.find_unused),
             "gradient_as_bucket_view": int(reducer.as_view),
             "static_graph": int(reducer.static_graph),
-            "bucket_cap_bytes": int(model._caps[1] * 2**20),
+            "bucket_cap_bytes": int(max(model._caps) * 2**20),
             "dtypes": ", ".join(dict.fromkeys([DTYPES.get(n, n) for n in [str(t._array.dtype) for t in tensors]])),
             "num_parameter_tensors": len(tensors),
             "total_parameter_size_bytes": sum([t._array.nbytes for t in tensors]),

@@ -32,7 +32,7 @@ class Reducer:
     """The gradients of some parameters, averaged over a group.
 
     names, tensors  the parameters
-    caps            how large the first bucket and the others are, in megabytes
+    caps            how large the buckets are, in megabytes; the last for all that follow
     sparse          the numbers of the parameters whose gradients are sparse
     find_unused     whether a pass may leave parameters without gradient
     as_view         whether gradients lie in the memory that is sent
@@ -45,7 +45,7 @@ class Reducer:
         group: ProcessGroup,
         names: list[str],
         tensors: list[Tensor],
-        caps: tuple[float, float],
+        caps: tuple[float, ...],
         sparse: set[int],
         find_unused: bool,
         as_view: bool,
@@ -79,7 +79,7 @@ class Reducer:
             remove_last_hook(tensor, hook)
 
     def build(self, order: list[int]) -> None:
-        self.buckets = divided(order, self.tensors, *self.caps, self.sparse)
+        self.buckets = divided(order, self.tensors, self.caps, self.sparse)
         last = self.buckets[-1]
         self.counted = None if isinstance(last, SparseBucket) else last  # with whose gradients counts of use are sent
         self.arrivals.lay_out([(bucket.parameters, bucket.views) for bucket in self.buckets])

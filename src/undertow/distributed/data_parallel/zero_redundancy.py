@@ -48,37 +48,31 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._class = optimizer_class
         self._saved: dict[int, Any] | None = None
         self.optim: Optimizer | None = None
+        self._loads = [0] * group.size()  # how many numbers each process has the state of
+        self._owner: dict[int, int] = {}
         super().__init__(params, defaults)
-        self._divide()
 
     # ---- parts
 
-    def _divide(self) -> None:
-        """Give each process parameters of about as many numbers, the largest first."""
-        loads = [0] * self.process_group.size()
-        self._owner: dict[int, int] = {}
-        for group in self.param_groups:
-            for p in sorted(group["params"], key=lambda p: -p.numel()):
-                owner = loads.index(min(loads))
-                loads[owner] += p.numel() if p.requires_grad else 0
-                self._owner[id(p)] = owner
-        rank = self.process_group.rank()
-        mine = [
-            {**group, "params": [p for p in group["params"] if self._owner[id(p)] == rank]}
-            for group in self.param_groups
-        ]
-        self.optim = self._class(mine, **self.defaults) if any([group["params"] for group in mine]) else None
-        for group in self.param_groups:  # options that the class adds
-            if self.optim is not None:
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, which are divided among the processes; those that are there stay where they are."""
+        super().add_param_group(param_group)
+        added = self.param_groups[-1]
+        for p in sorted(added["params"], key=lambda p: -p.numel()):
+            owner = self._owner[id(p)] = self._loads.index(min(self._loads))
+            self._loads[owner] += p.numel() if p.requires_grad else 0
+        if self.optim is not None:
+            self.optim.add_param_group(self._mine(added))
+        elif self._mine(added)["params"]:
+            self.optim = self._class([self._mine(group) for group in self.param_groups], **self.defaults)
+        if self.optim is not None:  # options that the class adds
+            for group in self.param_groups:
                 group.update({k: v for k, v in self.optim.param_groups[0].items() if k not in group})
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, which are divided anew: all before the first step."""
-        super().add_param_group(param_group)
-        if self.optim is not None:
-            if self.optim.state:
-                raise RuntimeError("ZeroRedundancyOptimizer: parameters can be added before the first step only")
-            self._divide()
+    def _mine(self, group: dict[str, Any]) -> dict[str, Any]:
+        """The group, with the parameters whose state this process has."""
+        rank = self.process_group.rank()
+        return {**group, "params": [p for p in group["params"] if self._owner[id(p)] == rank]}
 
     # ---- steps
 

@@ -25,6 +25,7 @@ from undertow.distributed import collectives, point_to_point
 from undertow.distributed.process_group import ProcessGroup, world
 from undertow.distributed.reduce_op import ReduceOp
 from undertow.tensor import Tensor
+from undertow.tensor.facts import contiguous_format
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "recv", "reduce",
@@ -38,11 +39,7 @@ def members_of(group: Any) -> ProcessGroup:
 
 def fresh(tensor: Tensor) -> Tensor:
     """A copy without history that an exchange may work on."""
-    return (
-        ops.clone(tensor.detach(), memory_format="contiguous_format")
-        if not tensor.is_contiguous()
-        else tensor.detach().clone()
-    )
+    return tensor.detach().clone(memory_format=contiguous_format)
 
 
 def ready(tensor: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -32,8 +32,26 @@ from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
 from undertow.tensor import Tensor
 
+#: for what PyTorch's fully_shard takes, and this does not
+INSTEAD = {
+    "mesh": "pass process_group",
+    "shard_placement_fn": "every parameter is divided as a flat piece",
+    "mp_policy": "use autocast in the forward pass, or module.half()",
+    "offload_policy": "parameters are on the CPU",
+}
 
-def fully_shard(module: Module, *, process_group: Any = None, reshard_after_forward: bool = True) -> Module:
+
+def fully_shard(
+    module: Module,
+    *,
+    process_group: Any = None,
+    mesh: Any = None,
+    reshard_after_forward: bool | None = True,
+    shard_placement_fn: Any = None,
+    mp_policy: Any = None,
+    offload_policy: Any = None,
+    ignored_params: Collection[Tensor] | None = None,
+) -> Module:
     """Divide the parameters of a module among processes: those that no module inside of it has divided before.
 
     Shard the layers first and the whole model last. Parameters become flat pieces, under their names: make the
@@ -42,16 +60,27 @@ def fully_shard(module: Module, *, process_group: Any = None, reshard_after_forw
     process_group          the processes; all if None
     reshard_after_forward  drop whole parameters after the forward pass, and gather them again for the backward pass;
                            False: keep them until then, which saves an exchange
+    ignored_params         parameters that stay whole, and each process's own
+
+    PyTorch's other arguments are refused: mesh (pass process_group), shard_placement_fn (pieces are flat), mp_policy
+    (use autocast), offload_policy (parameters are on the CPU).
     """
+    others = {"mesh": mesh, "shard_placement_fn": shard_placement_fn, "mp_policy": mp_policy}
+    asked = [name for name, value in {**others, "offload_policy": offload_policy}.items() if value is not None]
+    if asked:
+        raise ValueError(f"fully_shard: {asked[0]} is not there: {INSTEAD[asked[0]]}")
     group = resolve(process_group, "fully_shard")
     if group is None:
         raise ValueError("fully_shard: this process does not belong to process_group")
-    if "_sharded_unit" in module.__dict__:
+    if "_is_sharded" in module.__dict__:
         raise ValueError(f"fully_shard: this {type(module).__name__} is sharded already")
+    ignored = {id(parameter) for parameter in ignored_params or ()}
     places: dict[Parameter, list[tuple[Module, str]]] = {}
     for inner in module.modules():
         for name, parameter in inner._parameters.items():
-            if parameter is not None and parameter.requires_grad and stretch(parameter) is None:
+            if parameter is None or not parameter.requires_grad or id(parameter) in ignored:
+                continue
+            if stretch(parameter) is None:
                 places.setdefault(parameter, []).append((inner, name))
     if len({parameter.dtype for parameter in places}) > 1:
         raise ValueError(
@@ -59,9 +88,9 @@ def fully_shard(module: Module, *, process_group: Any = None, reshard_after_forw
             "Shard the modules that differ on their own first."
         )
     if places:
-        unit = Unit(places, group, reshard_after_forward)
-        module.__dict__["_sharded_unit"] = unit
+        unit = Unit(places, group, True if reshard_after_forward is None else bool(reshard_after_forward))
         module.__dict__["forward"] = functools.partial(unit.call, module.forward)
+    module.__dict__["_is_sharded"] = True
     return module
 
 

@@ -215,6 +215,10 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+def _no_bytes() -> bytes:
+    return b""
+
+
 def _default_dict(factory: Any = None) -> dict[Any, Any]:
     return {}
 
@@ -224,6 +228,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "Counter"): Counter,
     ("collections", "defaultdict"): _default_dict,
     ("_codecs", "encode"): _encode,
+    ("__builtin__", "bytes"): _no_bytes,  # how b"" is written
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): _rebuild_typed_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,

@@ -29,7 +29,7 @@ GLOBAL, CALL, PERSISTENT = b"c", b"R", b"Q"
 
 
 def write_torch_file(file: BinaryIO, tree: Any) -> None:
-    """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None to a binary file."""
+    """Write a tree of dicts, lists, tuples, tensors, numbers, strings, bytes and None to a binary file."""
     writer = _Writer()
     instructions = writer.encoded(tree, "")
     with writing(file) as archive:  # not compressed, as PyTorch wants it
@@ -75,6 +75,8 @@ class _Writer:
             return NONE if obj is None else TRUE if obj else FALSE
         if isinstance(obj, int | float | str):
             return _plain(obj)
+        if isinstance(obj, bytes):
+            return _called("_codecs", "encode", [_plain(obj.decode("latin1")), _plain("latin1")])
         if isinstance(obj, complex):
             return _called("__builtin__", "complex", [_plain(obj.real), _plain(obj.imag)])
         raise NotDataError(f"a {type(obj).__name__} at {name.lstrip('.') or 'the top'!r} is more than data")

@@ -39,7 +39,20 @@ class _CacheDepth:
 
 
 class cached(Scope, ContextDecorator):
-    """Compute each parametrized tensor once inside the block, however often it is read."""
+    """Compute each parametrized tensor once inside the block, however often it is read.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import parametrize
+    >>> class Twice(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = parametrize.register_parametrization(ut.nn.Linear(2, 1), "bias", Twice())
+    >>> layer.bias is layer.bias
+    False
+    >>> with parametrize.cached():
+    ...     layer.bias is layer.bias
+    True
+    """
 
     variable = _CacheDepth()
 
@@ -61,6 +74,16 @@ class ParametrizationList(ModuleList):
     """The modules that make a tensor, in order, and the original(s) that they make it of.
 
     original              the tensor that is trained; original0, original1, ... if the first module takes several
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import parametrize
+    >>> class Twice(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = parametrize.register_parametrization(ut.nn.Linear(2, 1), "bias", Twice())
+    >>> made_by = layer.parametrizations.bias
+    >>> len(made_by), ut.equal(made_by(), 2 * made_by.original)
+    (1, True)
     """
 
     def __init__(self, modules: list[Any], original: Tensor, unsafe: bool = False) -> None:
@@ -227,7 +250,17 @@ def add_property(module: Module, name: str) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the module, or one of its tensors, is parametrized."""
+    """Whether the module, or one of its tensors, is parametrized.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import parametrize
+    >>> class Twice(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = parametrize.register_parametrization(ut.nn.Linear(2, 1), "bias", Twice())
+    >>> parametrize.is_parametrized(layer), parametrize.is_parametrized(layer, "weight")
+    (True, False)
+    """
     found = module.__dict__.get("_modules", {}).get("parametrizations")
     if not isinstance(found, ModuleDict):
         return False
@@ -304,6 +337,17 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """Make a parametrized tensor a plain one again.
 
     leave_parametrized  with the value it has; otherwise with its original's
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import parametrize
+    >>> class Twice(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = parametrize.register_parametrization(ut.nn.Linear(2, 1), "bias", Twice())
+    >>> value = layer.bias.detach()
+    >>> layer = parametrize.remove_parametrizations(layer, "bias")
+    >>> ut.equal(layer.bias, value), parametrize.is_parametrized(layer)
+    (True, False)
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {type(module).__name__} does not have a parametrization on {tensor_name}")
@@ -335,12 +379,33 @@ def settled(original: Tensor, value: Tensor, is_single: bool) -> Tensor:
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class of a module as it was before it was parametrized."""
+    """The class of a module as it was before it was parametrized.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import parametrize
+    >>> class Twice(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = parametrize.register_parametrization(ut.nn.Linear(2, 1), "bias", Twice())
+    >>> type(layer).__name__, parametrize.type_before_parametrizations(layer).__name__
+    ('ParametrizedLinear', 'Linear')
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tensor_name: str | None = None) -> Any:
-    """Parametrize another module as this one is, with copies of its parametrizations."""
+    """Parametrize another module as this one is, with copies of its parametrizations.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import parametrize
+    >>> class Twice(ut.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = parametrize.register_parametrization(ut.nn.Linear(2, 1), "bias", Twice())
+    >>> other = parametrize.transfer_parametrizations_and_params(layer, ut.nn.Linear(2, 1))
+    >>> ut.equal(other.bias, layer.bias)
+    True
+    """
     if not is_parametrized(from_module):
         return to_module
     for name in [tensor_name] if tensor_name else list(from_module.parametrizations):

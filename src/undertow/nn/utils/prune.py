@@ -24,6 +24,20 @@ class BasePruningMethod:
 
     PRUNING_TYPE  what the mask is computed on, once some is pruned: "unstructured", the elements that are left as one
                   vector; "structured", the channels (along `dim`) that are left; "global", the whole tensor
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> class EverySecond(prune.BasePruningMethod):
+    ...     PRUNING_TYPE = "unstructured"
+    ...
+    ...     def compute_mask(self, t, default_mask):
+    ...         mask = default_mask.clone()
+    ...         mask[1::2] = 0
+    ...         return mask
+    >>> layer = ut.nn.Linear(4, 1)
+    >>> _ = EverySecond.apply(layer, "bias")
+    >>> EverySecond().prune(ut.ones(4))
+    tensor([1., 0., 1., 0.])
     """
 
     PRUNING_TYPE = "global"
@@ -99,7 +113,15 @@ class BasePruningMethod:
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods, one after the other, on one tensor."""
+    """Several methods, one after the other, on one tensor.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = prune.l1_unstructured(ut.nn.Linear(4, 2), "weight", amount=2)
+    >>> layer = prune.random_unstructured(layer, "weight", amount=3)
+    >>> int((layer.weight == 0).sum())
+    5
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -162,7 +184,10 @@ def part_to_prune(method: Any, t: Tensor, mask: Tensor) -> Any:
 class Identity(BasePruningMethod):
     """Prunes nothing, but puts a mask of ones on the parameter.
 
-    Shapes: any; the result has that of the input.
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> prune.Identity().prune(ut.ones(3))
+    tensor([1., 1., 1.])
     """
 
     PRUNING_TYPE = "unstructured"
@@ -188,14 +213,26 @@ class AmountMethod(BasePruningMethod):
 
 
 class RandomUnstructured(AmountMethod):
-    """Elements at random."""
+    """Elements at random.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> int(prune.RandomUnstructured(amount=2).prune(ut.ones(5)).sum())
+    3
+    """
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         return without_smallest(ops.rand_like(t), default_mask, self.count(t.numel()))
 
 
 class L1Unstructured(AmountMethod):
-    """The elements that are nearest to zero."""
+    """The elements that are nearest to zero.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> prune.L1Unstructured(amount=2).prune(ut.tensor([3.0, -1.0, 0.5, 2.0]))
+    tensor([3., -0., 0., 2.])
+    """
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         return without_smallest(ops.abs(t), default_mask, self.count(t.numel()))
@@ -236,14 +273,27 @@ class ChannelMethod(AmountMethod):
 
 
 class RandomStructured(ChannelMethod):
-    """Channels at random."""
+    """Channels at random.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> prune.RandomStructured(amount=1, dim=0).prune(ut.ones(3, 2)).sum()
+    tensor(4.)
+    """
 
     def scores(self, t: Tensor) -> Tensor:
         return ops.rand(t.shape[self.dim], device=t.device)
 
 
 class LnStructured(ChannelMethod):
-    """The channels of the smallest n-norm."""
+    """The channels of the smallest n-norm.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> prune.LnStructured(amount=1, n=2, dim=0).prune(ut.tensor([[1.0, 1.0], [3.0, 0.0]]))
+    tensor([[0., 0.],
+            [3., 0.]])
+    """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         super().__init__(amount, dim)
@@ -254,7 +304,13 @@ class LnStructured(ChannelMethod):
 
 
 class CustomFromMask(BasePruningMethod):
-    """The elements where a mask of your own is zero."""
+    """The elements where a mask of your own is zero.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> prune.CustomFromMask(ut.tensor([1, 0, 1])).prune(ut.tensor([5.0, 6.0, 7.0]))
+    tensor([5., 0., 7.])
+    """
 
     PRUNING_TYPE = "global"
 
@@ -273,13 +329,27 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Module, name: str) -> Any:
-    """Put a mask of ones on a parameter, to be changed later."""
+    """Put a mask of ones on a parameter, to be changed later.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = prune.identity(ut.nn.Linear(2, 1), "weight")
+    >>> layer.weight_mask
+    tensor([[1., 1.]])
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Any:
-    """Prune elements at random: a number of them, or (a float) a share."""
+    """Prune elements at random: a number of them, or (a float) a share.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = prune.random_unstructured(ut.nn.Linear(4, 2), "weight", amount=0.5)
+    >>> int((layer.weight == 0).sum())
+    4
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
@@ -300,19 +370,42 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Any:
-    """Prune channels along `dim` at random."""
+    """Prune channels along `dim` at random.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = prune.random_structured(ut.nn.Linear(4, 3), "weight", amount=1, dim=0)
+    >>> layer.weight_mask.sum(1).sort().values
+    tensor([0., 4., 4.])
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
 
 def ln_structured(module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None) -> Any:
-    """Prune the channels along `dim` that have the smallest n-norm."""
+    """Prune the channels along `dim` that have the smallest n-norm.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = ut.nn.Linear(2, 2)
+    >>> layer.weight.data = ut.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> prune.ln_structured(layer, "weight", amount=1, n=2, dim=0).weight_mask
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Any:
-    """Prune the elements where `mask` is zero."""
+    """Prune the elements where `mask` is zero.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = prune.custom_from_mask(ut.nn.Linear(3, 1), "bias", ut.tensor([0.0]))
+    >>> layer.bias
+    tensor([0.], grad_fn=<MulBackward0>)
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -320,7 +413,16 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Any:
 def global_unstructured(
     parameters: Any, pruning_method: Callable[..., Any], importance_scores: Any = None, **kwargs: Any
 ) -> None:
-    """Prune elements of several parameters, (module, name) each, as if they were one vector."""
+    """Prune elements of several parameters, (module, name) each, as if they were one vector.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> model = ut.nn.Sequential(ut.nn.Linear(4, 4), ut.nn.Linear(4, 4))
+    >>> places = [(layer, "weight") for layer in model]
+    >>> prune.global_unstructured(places, pruning_method=prune.L1Unstructured, amount=0.25)
+    >>> int(sum((layer.weight == 0).sum() for layer in model))
+    8
+    """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
     if not isinstance(importance_scores, dict | None):
@@ -344,7 +446,15 @@ def global_unstructured(
 
 
 def remove(module: Module, name: str) -> Any:
-    """Make a pruned parameter a plain one again, with its zeros."""
+    """Make a pruned parameter a plain one again, with its zeros.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = prune.l1_unstructured(ut.nn.Linear(4, 2), "weight", amount=3)
+    >>> layer = prune.remove(layer, "weight")
+    >>> prune.is_pruned(layer), int((layer.weight == 0).sum())
+    (False, 3)
+    """
     method = pruning_of(module, name)
     if method is None:
         raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
@@ -354,7 +464,14 @@ def remove(module: Module, name: str) -> Any:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether the module, or one below it, has a pruned parameter."""
+    """Whether the module, or one below it, has a pruned parameter.
+
+    >>> import undertow as ut
+    >>> from undertow.nn.utils import prune
+    >>> layer = ut.nn.Linear(2, 2)
+    >>> prune.is_pruned(layer), prune.is_pruned(prune.identity(layer, "weight"))
+    (False, True)
+    """
     return any(list(methods_on(part)) for part in module.modules())
 
 

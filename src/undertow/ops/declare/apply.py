@@ -159,9 +159,9 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         xp = arguments[form.moves_to]
     if type(out) is not xp.ndarray and not form.several:
         out = xp.asarray(out)
-    is_right = half is None and not form.several and type(out) is xp.ndarray
+    is_right = half is None and type(out) is xp.ndarray
     if is_right and form.is_arranged:
-        is_right = out.flags.c_contiguous and (out.ndim < 2 or lies_right(form, arguments))
+        is_right = out.flags.c_contiguous and (form.in_rows or out.ndim < 2 or lies_as_operands(form, arguments))
     if not is_right:
         out = finished(form, xp, arguments, out, half)
 
@@ -203,16 +203,18 @@ def apply_after_failure(form: Form, arguments: Any, state: State, error: Excepti
     Somebody else may have been in the silence that is kept; or an integer does not fit into the dtype as it is.
     """
     if isinstance(error, RuntimeError):
-        if "already entered" not in str(error):
-            raise error
-        form = copy(form)
-        form.in_silence = quietly
-        return apply(form, arguments, state)
+        if "already entered" in str(error):
+            form = copy(form)
+            form.in_silence = quietly
+            return apply(form, arguments, state)
+        del error  # whose traceback will have this frame: the two would keep each other, and the operands
+        raise
     explain_failure(form, arguments, error)
     dtype = arguments[form.first]._array.dtype
     fitting = numbers_that_fit(form, arguments, dtype) if isinstance(error, OverflowError) else None
     if fitting is None:
-        raise error
+        del error
+        raise
     return apply(form, fitting, state)
 
 
@@ -321,12 +323,11 @@ def forward_of(form: Form, xp: Namespace, arguments: Any) -> Any:
         return xp.outcome_of(form.name, form.forward, arguments)  # on the meta device
 
 
-def lies_right(form: Form, arguments: Any) -> bool:
-    """Whether the only result, whose elements lie row by row, lies in memory as the declaration says."""
-    order = form.order[0]
-    if order in ("rows", "columns"):
-        return order == "rows"
-    return all([arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order])
+def lies_as_operands(form: Form, arguments: Any) -> bool:
+    """Whether the elements of a result should lie row by row because those of all operands do."""
+    return form.order[0] != "columns" and all(
+        [arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order]
+    )
 
 
 def finished(form: Form, xp: Namespace, arguments: Any, out: Array, half: DType | None) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from undertow.backend.interface import Array
 from undertow.backend.silence import quietly, run_in_kept_silence
 from undertow.compiled import core
 from undertow.ops.declare.plans import Fact, Value
@@ -20,6 +21,24 @@ if TYPE_CHECKING:
 
 #: what a node keeps of an argument: itself, or a fact about the array
 ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS = map(int, Fact)
+
+
+def lies_by_columns(argument: Any, matrix: Array, fixed: Any) -> bool:
+    """Whether the elements of a column lie next to each other in memory, and those of a row do not."""
+    if argument is None:
+        return bool(fixed)
+    strides = matrix.strides
+    return len(strides) == 2 and strides[0] == matrix.itemsize != strides[1]
+
+
+#: how each is read off the argument and the array that the forward was given; `fixed` where there is no argument
+READ: dict[int, Callable[..., Any]] = {
+    ITSELF: lambda argument, array, fixed: argument,
+    SHAPE: lambda argument, array, fixed: fixed if argument is None else array.shape,
+    DTYPE: lambda argument, array, fixed: fixed if argument is None else argument._array.dtype,
+    FIXED: lambda argument, array, fixed: fixed,
+    BY_COLUMNS: lies_by_columns,
+}
 
 #: the facts, by the endings of the names that rules give them: (kind, what it is of a number)
 FACTS = {"_shape": (SHAPE, ()), "_dtype": (DTYPE, None), "_by_columns": (BY_COLUMNS, False)}
@@ -77,6 +96,7 @@ class Form:
         self.number_place = places[op.number] if op.number else -1
         self.order = tuple((op.order or self.usual_order()).split())
         self.is_arranged = self.order != ("as_computed",)
+        self.in_rows = self.order[0] == "rows"
         self.number: Form | None = None
         self.node_class: Any = None
         self.plan_calls()
@@ -135,8 +155,12 @@ class Form:
             KeptOutput(self.output_nr(n), n, f"saved_{n}", self.needed_by(n)) for n in self.rules_using if n in outputs
         ]
         self.values = [self.value(n) for n in self.value_names]
-        #: the three again as plain tuples, which are unpacked in half the time
-        self.rows = tuple([[tuple(row) for row in kept] for kept in (self.kept_inputs, self.kept_outputs, self.values)])
+        #: what recording has to know of the three: plain tuples, which are unpacked in half the time
+        self.rows = (
+            [(k.argument, k.slot, k.version, k.users) for k in self.kept_inputs],
+            [(k.output, k.slot, k.users) for k in self.kept_outputs],
+            [(READ[v.kind], v.argument, v.constant) for v in self.values],
+        )
         self.constant = frozenset([self.output_nr(n) for n in op.nondifferentiable])
 
     def needed_by(self, name: str) -> tuple[int, ...]:

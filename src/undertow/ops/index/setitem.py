@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current
@@ -14,7 +14,7 @@ from undertow.ops.declare import composite
 from undertow.ops.index.basic_setitem import assign, basic_key, shows_all
 from undertow.ops.index.getitem import _family_arguments, beside, split
 from undertow.ops.index.index_arrays import set_at
-from undertow.ops.index.index_select import cast_number
+from undertow.ops.index.index_select import cast_number, check_real
 from undertow.ops.index.index_tensors import check_values, key_of, write_op
 from undertow.ops.inplace.checks import check_in_place, unlock
 from undertow.ops.inplace.forms import in_place
@@ -41,7 +41,10 @@ def setitem(self: Tensor, index: Any, value: Array) -> None:
         return
     view, indices, places = split(self, index)
     indices = beside(view, indices)
-    refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
+    if len(indices) == 1 and indices[0]._array.dtype == dtypes.bool_ and value._array.size == 1:
+        value, indices = _one_number(view, value), [_apart(view, indices[0])]
+    else:
+        refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
     if not _is_recorded(view, value):
         _write_directly(view, key_of([i._array for i in indices], places), value)
     elif indices:
@@ -71,6 +74,19 @@ def _assigned_value(self: Tensor, value: Array) -> Tensor:
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
 
 
+def _one_number(view: Tensor, value: Tensor) -> Tensor:
+    """The only element of `value`: where a mask says what is filled, it need not have the tensor's dtype."""
+    check_real("masked_fill_", value._array, view._array.dtype)
+    value = reshape(value, ()) if value._array.ndim else value
+    return _apart(view, value.to(view._array.dtype))
+
+
+def _apart(view: Tensor, read: Tensor) -> Tensor:
+    """What can be read while the view is written to, though it may be that tensor, as in `x[x] = False`."""
+    shared = view._xp is read._xp and view._xp.may_share_memory(view._array, read._array)
+    return read.clone() if shared else read
+
+
 def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not value._array.ndim or tuple(value.shape) == shape:
         return value
@@ -85,6 +101,8 @@ def _without_leading_ones(value: Tensor) -> Tensor:
 
 def _is_recorded(view: Tensor, value: Tensor) -> bool:
     state = current()
+    if not dtypes.is_differentiable(view._array.dtype):
+        return state.intercept is not None
     return state.intercept is not None or (state.grad_enabled and (requires_grad(view) or requires_grad(value)))
 
 

@@ -60,6 +60,8 @@ def write_ufunc(tensor: Tensor, op: Op, args: tuple[Any, ...], kwargs: dict[str,
     values = dict(zip(op.ordered, op.bind((tensor, *args), kwargs), strict=True))
     if type(array) is not xp.ndarray or array.dtype not in COMPUTED_IN or not array.flags.writeable:
         return False
+    if op.ufunc == "negative" and not array.flags.forc:
+        return False  # NumPy 2.4 negates some arrays with gaps wrongly, where they lie: see csrc/call/in_place.c
     operands = []
     for value in [values[i] for i in op.inputs]:
         if isinstance(value, Tensor):
@@ -100,8 +102,14 @@ def in_place(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.in_place(shown, change, function, self, args, kwargs)
-        recorded = current().grad_enabled and (
-            requires_grad(self) or any([isinstance(a, Tensor) and requires_grad(a) for a in (*args, *kwargs.values())])
+        differentiable = dtypes.is_differentiable(self._array.dtype)
+        recorded = (
+            differentiable
+            and current().grad_enabled
+            and (
+                requires_grad(self)
+                or any([isinstance(a, Tensor) and requires_grad(a) for a in (*args, *kwargs.values())])
+            )
         )
         check_in_place(self, shown, recorded)
         refuse_overlap(self, (args, kwargs), overlap, shown)
@@ -209,6 +217,8 @@ def record_change(
         # A result without history overwrites what was there; and CopySlices applies one node to the slice, so several
         # are wrapped as a copy of their result.
         result = copy(before, result)
+    elif declared and result._array.dtype is not self._array.dtype:
+        node.dtype = self._array.dtype  # the tensor keeps its own, and so does its gradient
     self._xp.copyto(self._array, result._array, casting="unsafe")
     counter = counter_of(self)
     counter.bump(name)

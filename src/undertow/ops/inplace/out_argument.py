@@ -47,6 +47,9 @@ SAME_DTYPE = frozenset(
     """.split()
 )
 
+#: functions that compute in the dtype of their `out`, unless they are told another
+COMPUTED_IN_OUT = frozenset(["sum", "prod", "cumsum", "cumprod"])
+
 
 def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Array) -> Array:
     """`function(*args, **kwargs)`, written into `out`: a tensor, or a tuple of them for several results."""
@@ -66,6 +69,8 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     for target in targets:
         check_in_place(target, name)
         check_overlap(function, target, args, kwargs)
+    if name in COMPUTED_IN_OUT and kwargs.get("dtype") is None and targets[0]._array.dtype != dtypes.bool_:
+        kwargs = {**kwargs, "dtype": targets[0]._array.dtype}
     result = unrecorded(function, args, kwargs)
     results = result if isinstance(result, tuple | list) else (result,)
     if len(results) != len(targets):

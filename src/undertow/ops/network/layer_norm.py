@@ -310,7 +310,7 @@ def rms_norm(
     input = as_operand("rms_norm", "input", input)
     dims = _normalized_dims(input, normalized_shape, weight, None)
     require_kinds("rms_norm", input, "fc")
-    eps = float(input._xp.finfo(input.dtype).eps) if eps is None else eps
+    eps = float(input._xp.finfo(dtypes.wide(input.dtype)).eps) if eps is None else eps
     if dtypes.is_floating(input.dtype):
         return as_given(fused_rms_norm(input, tuple(input.shape[dims[0] :]), weight, eps)[0], input)
     out = scaled_and_shifted(input * rsqrt(mean(input * input, dims, True) + eps), weight, None)

@@ -80,6 +80,8 @@ def _norm_slope(xp: Namespace, input: Array, norm: Array, ord: float, dim: Dims)
 
 
 def norm_gradient(xp: Namespace, g: Array, input: Array, out: Array, ord: float, dim: Dims, keepdim: bool) -> Array:
+    if ord == 0:
+        return xp.zeros_like(input)  # whatever the gradient is: nan, too
     shape = tuple(input.shape)
     norm = restore(xp, out, shape, dim, keepdim)
     return restore(xp, g, shape, dim, keepdim) * _norm_slope(xp, input, norm, ord, dim)

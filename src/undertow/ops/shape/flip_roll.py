@@ -98,13 +98,19 @@ def _batch_roll(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) 
     return reshape(call(flat, args[1], (1,)), tuple(input.shape)), 0
 
 
-_roll = primitive(
-    "_roll",
-    forward=_roll_array,
-    vjp={"input": lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims or None)},
-    jvp=LINEAR,
-    batch=_batch_roll,
-)
+#: along dimensions channels stay last, as in a concatenation of the parts; as one long vector it lies by rows
+_roll, _roll_all = [
+    primitive(
+        name,
+        forward=_roll_array,
+        vjp={"input": lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims or None)},
+        jvp=LINEAR,
+        batch=_batch_roll,
+        node="RollBackward0",
+        order=order,
+    )
+    for name, order in (("_roll", "channels"), ("_roll_all", "rows"))
+]
 
 
 @composite(variants="function method")
@@ -128,7 +134,7 @@ def roll(
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     if dims and not input.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
-    return _roll(input, shifts, tuple([wrap_dim(d, input.ndim) for d in dims]))
+    return (_roll if dims else _roll_all)(input, shifts, tuple([wrap_dim(d, input.ndim) for d in dims]))
 
 
 def _turned(xp: Namespace, input: Array, k: int, dims: tuple[int, int]) -> Array:
