@@ -28,7 +28,7 @@ static struct {
     PyArray_Descr *dtype;
 } answers[ANSWERS];
 
-static PyObject *name_is_number, *policies[3]; /* by enum Promotion; the first is not used */
+static PyObject *name_is_number, *policies[4]; /* by enum Promotion; the first is not used */
 
 static int
 find_names(void)
@@ -36,6 +36,7 @@ find_names(void)
     name_is_number = PyUnicode_InternFromString("is_number");
     policies[PROMOTION_SAME] = PyUnicode_InternFromString("same");
     policies[PROMOTION_FLOAT] = PyUnicode_InternFromString("float");
+    policies[PROMOTION_NUMBERS] = PyUnicode_InternFromString("numbers");
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -131,7 +132,7 @@ combination_of(enum Promotion policy)
         PyErr_Clear();
         return 0;
     }
-    return (Combination)(1 + floats->type_num) << 1 | (policy == PROMOTION_FLOAT);
+    return (Combination)(1 + floats->type_num) << 2 | policy;
 }
 
 /* ---- casting */

@@ -53,6 +53,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str]] = {
         lambda x: x.add_(1j),
         "result type ComplexFloat can't be cast to the desired output type Float",
     ),
+    "double precision into floats": (
+        lambda: ut.ones(3),
+        lambda x: x.float_power_(2),
+        "base given to float_power_ has dtype Float but the operation's result requires dtype Double",
+    ),
+    "a mask from floats": (
+        lambda: ut.ones(3),
+        lambda x: x.sub_(x > 0),
+        "Subtraction, the `-` operator, with a bool tensor is not supported",
+    ),
     "unequal sizes": (lambda: ut.ones(3), lambda x: x.add_(ut.ones(2)), r"size of tensor a \(3\).*tensor b \(2\)"),
     "an expanded tensor": (lambda: ut.ones(3).expand(2, 3), lambda x: x.add_(1), "more than one element.*clone"),
     "overlapping windows": (lambda: ut.ones(4).unfold(0, 2, 1), lambda x: x.mul_(2), "more than one element"),

@@ -67,7 +67,6 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("einsum", "PermuteBackward0"): "DiagonalBackward0 or PermuteBackward0",
     ("tensordot", "ViewBackward0"): "EinsumBackward0",
     ("inner", "ViewBackward0"): "EinsumBackward0",
-    ("kron", "UnsafeViewBackward0"): "ViewBackward0",
     ("linalg_multi_dot", "ViewBackward0"): "MmBackward0 or SqueezeBackward2",
     ("chain_matmul", "ViewBackward0"): "MmBackward0",
     # made of other operations here

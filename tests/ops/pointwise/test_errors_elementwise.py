@@ -29,6 +29,10 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]]
     ("sub", (BOOLS, True), {}, RuntimeError,
      "Subtraction, the `-` operator, with two bool tensors is not supported"),
     ("rsub", (BOOLS, BOOLS), {}, RuntimeError, "Subtraction, the `-` operator"),
+    *[(name, operands, options, RuntimeError, "Subtraction, the `-` operator, with a bool tensor is not supported")
+      for name in ("sub", "rsub")
+      for operands, options in [((FLOATS, BOOLS), {}), ((BOOLS, FLOATS), {}), ((FLOATS, True), {}), ((BOOLS, 2.0), {}),
+                                ((BOOLS, 1), {}), ((INTEGERS, True), {}), ((FLOATS, BOOLS), {"alpha": 2})]],
     ("neg", (BOOLS,), {}, RuntimeError, "Negation, the `-` operator, on a bool tensor is not supported"),
     ("positive", (BOOLS,), {}, RuntimeError, r"The `\+` operator, on a bool tensor is not supported"),
     ("add", (INTEGERS, INTEGERS), {"alpha": 2.5}, RuntimeError,

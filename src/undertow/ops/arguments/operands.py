@@ -203,7 +203,9 @@ def result_type(tensor1: Array, tensor2: Array) -> dtypes.dtype:
 
 
 def common_dtype(operands: tuple[Any, ...], policy: str) -> DType:
-    """What tensors and Python numbers are promoted to ("float": at least the default float)."""
+    """What tensors and Python numbers are promoted to ("float": at least the default float; "numbers": no bools)."""
+    if policy == "numbers":
+        refuse_bools(operands)
     dtype = result_type_of(operands)
     if policy == "float" and not dtypes.is_differentiable(dtype):
         dtype = dtypes.default_dtype()
@@ -212,6 +214,14 @@ def common_dtype(operands: tuple[Any, ...], policy: str) -> DType:
 
 if core is not None:
     core.bind(common_dtype=common_dtype, default_dtype=dtypes._default)
+
+
+def refuse_bools(operands: tuple[Any, ...]) -> None:
+    if any([isinstance(o, bool) or (isinstance(o, Tensor) and o._array.dtype == dtypes.bool_) for o in operands]):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead; numbers for a mask are mask.to(dtype)."
+        )
 
 
 def promote(operands: tuple[Tensor, ...], policy: str) -> list[Any]:

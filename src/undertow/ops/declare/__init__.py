@@ -49,7 +49,7 @@ def primitive(
 
     node       the Node's class name, if not NameBackward0
     promote    None: operands keep their dtypes; "same": PyTorch's promotion of the differentiable inputs;
-               "float": that, and integers become the default float dtype
+               "float": that, and integers become the default float dtype; "numbers": as "same", but bools are refused
     number     the input that may be a Python number on a path of its own (`x * 2.0`)
     numbers    which inputs a program may give as Python numbers: "any" of them, "one" (but not all), or "none" besides
                that `number`. Rules may give them anywhere

@@ -52,6 +52,7 @@ class Promotion(IntEnum):
     NONE = 0
     SAME = 1  # they are cast to a common dtype
     FLOAT = 2  # and that is a floating-point one
+    NUMBERS = 3  # as SAME, and none may be bool
 
 
 class Order(IntEnum):

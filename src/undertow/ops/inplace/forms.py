@@ -18,7 +18,7 @@ from undertow.backend.interface import Array
 from undertow.backend.silence import quietly
 from undertow.graph.history import rebase_history
 from undertow.modes import Interceptor, current
-from undertow.ops.arguments.operands import explain
+from undertow.ops.arguments.operands import as_operand, explain, result_type_of, type_name
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.core_plan import compile_in_place
 from undertow.ops.inplace.checks import check_fit, check_history, check_in_place, unlock
@@ -150,6 +150,23 @@ def absolute(name: str) -> Callable[..., Tensor]:
         if self._array.dtype.kind == "c":
             raise RuntimeError("In-place abs is not supported for complex tensors. Use abs().")
         return real(self)
+
+    return described(change, name, name + "_")
+
+
+def in_double(name: str) -> Callable[..., Tensor]:
+    """`float_power_`, whose result is in double precision, and so is only for tensors that are."""
+    double = in_place(name, REGISTRY[name].function)
+
+    def change(self: Tensor, exponent: Array) -> Tensor:
+        complex_ = result_type_of((self, as_operand("float_power_", "exponent", exponent))).kind == "c"
+        needed = dtypes.complex128 if complex_ else dtypes.float64
+        if self._array.dtype != needed:
+            raise RuntimeError(
+                f"the base given to float_power_ has dtype {type_name(self._array)} but the operation's "
+                f"result requires dtype {dtypes.SCALAR_NAMES[needed]}. Use float_power(), or convert the base."
+            )
+        return double(self, exponent)
 
     return described(change, name, name + "_")
 

@@ -142,7 +142,7 @@ def kron(input: Array, other: Array) -> Array:
     a, b = [[1] * (ndim - x.ndim) + list(x.shape) for x in (input, other)]
     left = recorded.reshape(input, tuple([m for n in a for m in (n, 1)]))
     right = recorded.reshape(other, tuple([m for n in b for m in (1, n)]))
-    return recorded.reshape(mul(left, right), tuple([n * m for n, m in zip(a, b, strict=True)]))
+    return recorded._unsafe_view(mul(left, right), tuple([n * m for n, m in zip(a, b, strict=True)]))
 
 
 # ---- chains and powers of matrices

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from undertow.ops.arguments.dims import wrap_dims
-from undertow.ops.arguments.operands import result_type_of
+from undertow.ops.arguments.operands import common_dtype
 from undertow.ops.declare import Op
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION, Rule
 from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded, in_front, loop, operation, padded
@@ -77,7 +77,7 @@ def _promoted(op: Op, values: Sequence[Any], dims: Sequence[Any], aligned: list[
     if len({values[k]._array.dtype for k in operands}) < 2:
         return aligned
     examples = [values[k] if dims[k] is None else _example_of(values[k], dims[k]) for k in operands]
-    dtype = result_type_of((*examples, *[v for k, v in given if k not in operands]))
+    dtype = common_dtype((*examples, *[v for k, v in given if k not in operands]), op.promote)
     for k in operands:
         if dims[k] is not None:
             aligned[k] = operation("to_dtype")(aligned[k], dtype)
