@@ -60,15 +60,17 @@ def as_bytes(array: Array) -> Array:
     return array.reshape(-1).view(dtypes.uint8)
 
 
-def check_same(what: str, arrays: Sequence[Array], expected: int) -> None:
-    """Refuse a list that does not have one tensor for each process, all of one shape and dtype."""
-    if len(arrays) != expected:
+def check_same(what: str, listed: Sequence[Array], other: Array, members: ProcessGroup) -> None:
+    """Refuse a list that does not have one tensor for each process, all of the other tensor's shape and dtype."""
+    if len(listed) != members.size():
         raise ValueError(
-            f"{what}: the list must have one tensor for each of the {expected} processes, not {len(arrays)}"
+            f"{what}: the list must have one tensor for each of the {members.size()} processes, not {len(listed)}"
         )
-    if len({(a.shape, a.dtype) for a in arrays}) > 1:
+    if any([(a.shape, a.dtype) != (other.shape, other.dtype) for a in listed]):
         raise ValueError(
-            f"{what}: the tensors must have one shape and dtype: {[(a.shape, str(a.dtype)) for a in arrays]}"
+            f"{what}: the tensors must have one shape and dtype: those of the list are "
+            f"{', '.join([f'{a.dtype}{list(a.shape)}' for a in listed])}, and the other is "
+            f"{other.dtype}{list(other.shape)}"
         )
 
 
@@ -235,7 +237,7 @@ def reduce_scatter(
     if members is None:
         return None
     arrays = [memory_of("reduce_scatter", t) for t in input_list]
-    check_same("reduce_scatter", [*arrays, memory_of("reduce_scatter", output)], members.size() + 1)
+    check_same("reduce_scatter", arrays, memory_of("reduce_scatter", output), members)
     return reduce_scatter_tensor(output, Tensor(cpu.stack(arrays), cpu), op, group, async_op)
 
 
@@ -288,7 +290,7 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
         return None
     array = memory_of("all_gather", tensor)
     outs = [to_write("all_gather", t) for t in tensor_list]
-    check_same("all_gather", [*outs, array], members.size() + 1)
+    check_same("all_gather", outs, array, members)
     whole = cpu.empty((members.size(), *array.shape), dtype=array.dtype)
 
     def steps() -> Iterator[Any]:
@@ -352,7 +354,7 @@ def gather(
     check_list("gather", "gather_list", "dst", gather_list, receives)
     outs = [to_write("gather", t) for t in gather_list or ()]
     if receives:
-        check_same("gather", [*outs, array], members.size() + 1)
+        check_same("gather", outs, array, members)
     whole = cpu.empty((members.size(), *array.shape), dtype=array.dtype) if receives else None
 
     def steps() -> Iterator[Any]:
@@ -384,7 +386,7 @@ def scatter(
     check_list("scatter", "scatter_list", "src", scatter_list, sends)
     arrays = [memory_of("scatter", t) for t in scatter_list or ()]
     if sends:
-        check_same("scatter", [*arrays, out], members.size() + 1)
+        check_same("scatter", arrays, out, members)
     whole = as_bytes(cpu.stack(arrays)) if sends else None
     steps = one(members.comm.Iscatter(whole, as_bytes(out), root))
     return members.start(described("scatter", out, f"src={root}"), steps, [tensor], async_op, arrays)

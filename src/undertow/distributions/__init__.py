@@ -11,17 +11,18 @@ from undertow.distributions.categorical import (
     OneHotCategoricalStraightThrough,
 )
 from undertow.distributions.constraint_registry import biject_to, transform_to
-from undertow.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from undertow.distributions.continuous import Cauchy, Exponential, Laplace, Normal, Uniform
 from undertow.distributions.discrete import Bernoulli, Binomial, Geometric, NegativeBinomial, Poisson
 from undertow.distributions.distribution import Distribution
 from undertow.distributions.divergence import kl_divergence, register_kl
 from undertow.distributions.exponential_family import ExponentialFamily
+from undertow.distributions.extremes_and_halves import Gumbel, HalfCauchy, HalfNormal
 from undertow.distributions.gammas import Beta, Chi2, Dirichlet, Gamma
 from undertow.distributions.independent import Independent
 from undertow.distributions.log_normal import LogNormal
 from undertow.distributions.mixture import MixtureSameFamily
 from undertow.distributions.multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
-from undertow.distributions.power_laws import GeneralizedPareto, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from undertow.distributions.power_laws import GeneralizedPareto, InverseGamma, Kumaraswamy, Pareto, Weibull
 from undertow.distributions.random_matrices import LKJCholesky, Wishart
 from undertow.distributions.relaxed import (
     ContinuousBernoulli,

@@ -10,8 +10,8 @@ from undertow import ops
 from undertow.backend import dtypes
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
-from undertow.distributions.discrete import ByProbabilities, check_one, enumerated
-from undertow.distributions.distribution import Distribution, broadcast_all, clamp_probs
+from undertow.distributions.discrete import Binomial, ByProbabilities, check_one, enumerated
+from undertow.distributions.distribution import broadcast_all, clamp_probs
 from undertow.modes import no_grad
 from undertow.tensor import Size
 
@@ -88,15 +88,8 @@ class Categorical(ByProbabilities):
         return enumerated(self._num_events, dtypes.int64, self, expand)
 
 
-class OneHotCategorical(ByProbabilities):
-    """A class as a vector: 1 at its number, 0 elsewhere.
-
-    >>> import undertow as ut
-    >>> ut.distributions.OneHotCategorical(ut.tensor([0.25, 0.75])).mode
-    tensor([0., 1.])
-    """
-
-    has_enumerate_support = True
+class OverCategorical(ByProbabilities):
+    """Vectors with an element for each class, made of choices of classes."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
@@ -111,12 +104,25 @@ class OneHotCategorical(ByProbabilities):
         return self._categorical.probs
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self._categorical.logits
 
-    @property
-    def support(self) -> Constraint:
-        return constraints.one_hot
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        made = super().expand(batch_shape, _instance)
+        made._categorical = self._categorical.expand(batch_shape)
+        return made
+
+
+class OneHotCategorical(OverCategorical):
+    """A class as a vector: 1 at its number, 0 elsewhere.
+
+    >>> import undertow as ut
+    >>> ut.distributions.OneHotCategorical(ut.tensor([0.25, 0.75])).mode
+    tensor([0., 1.])
+    """
+
+    has_enumerate_support = True
+    support: Any = constraints.one_hot
 
     @property
     def mean(self) -> Tensor:
@@ -148,11 +154,6 @@ class OneHotCategorical(ByProbabilities):
         values = ops.reshape(ops.eye(count, dtype=self.probs.dtype), (count, *[1] * dims, count))
         return ops.expand(values, (count, *self._batch_shape, count)) if expand else values
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> OneHotCategorical:
-        made = super().expand(batch_shape, _instance)
-        made._categorical = self._categorical.expand(batch_shape)
-        return made
-
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
     """OneHotCategorical whose samples have the gradient of the probabilities.
@@ -169,7 +170,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (probs - probs.detach())
 
 
-class Multinomial(Distribution):
+class Multinomial(OverCategorical):
     """How often each class is chosen in `total_count` choices.
 
     >>> import undertow as ut
@@ -183,17 +184,7 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits)
-        shape = self._categorical.probs.shape
-        super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    @property
-    def probs(self) -> Tensor:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self._categorical.logits
+        super().__init__(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
@@ -217,3 +208,9 @@ class Multinomial(Distribution):
         logits, value = broadcast_all(self.logits, value)
         ways = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)
         return ways + ops.where(value == 0, 0.0, logits * value).sum(-1)
+
+    def entropy(self) -> Tensor:
+        counts = Binomial(self.total_count, self.probs, validate_args=False)
+        some = counts.enumerate_support(False)[1:]
+        repeated = (ops.exp(counts.log_prob(some)) * ops.lgamma(some + 1)).sum((0, -1))
+        return self.total_count * self._categorical.entropy() - math.lgamma(self.total_count + 1) + repeated

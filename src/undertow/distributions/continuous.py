@@ -10,13 +10,11 @@ from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all
+from undertow.distributions.exponential_family import ExponentialFamily
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Array
     from undertow.tensor import Tensor
-
-#: Euler's constant: the mean of the standard Gumbel distribution
-EULER = 0.57721566490153286060
 
 
 def noise(like: Tensor, shape: Sequence[int], draw: Callable[..., Any] | None = None) -> Tensor:
@@ -27,16 +25,13 @@ def noise(like: Tensor, shape: Sequence[int], draw: Callable[..., Any] | None = 
 class Located(Distribution):
     """A location and a scale."""
 
+    support: Any = constraints.real
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 
     def __init__(self, loc: Array, scale: Array, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -47,7 +42,7 @@ class Located(Distribution):
         return self.loc
 
 
-class Normal(Located):
+class Normal(Located, ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`.
 
     >>> import undertow as ut
@@ -79,6 +74,15 @@ class Normal(Located):
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + ops.log(self.scale)
+
+    _mean_carrier_measure = 0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.loc / self.scale**2, -0.5 / self.scale**2
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return -0.25 * x**2 / y + 0.5 * ops.log(-math.pi / y)
 
 
 class Laplace(Located):
@@ -169,7 +173,7 @@ class Uniform(Distribution):
         return ops.log(self.high - self.low)
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """rate * exp(-rate * x).
 
     >>> import undertow as ut
@@ -177,16 +181,13 @@ class Exponential(Distribution):
     tensor([0.5000])
     """
 
+    support: Any = constraints.nonnegative
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.positive}
 
     def __init__(self, rate: Array, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative
 
     @property
     def mean(self) -> Tensor:
@@ -217,6 +218,15 @@ class Exponential(Distribution):
     def entropy(self) -> Tensor:
         return 1 - ops.log(self.rate)
 
+    _mean_carrier_measure = 0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (-self.rate,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return -ops.log(-x)
+
 
 class Cauchy(Located):
     """The ratio of two normal numbers: so heavy tails that there is no mean.
@@ -235,8 +245,7 @@ class Cauchy(Located):
         return ops.full_like(self.loc, math.inf)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        uniform = noise(self.loc, self._extended_shape(sample_shape), ops.rand)
-        return self.loc + ops.tan(math.pi * (uniform - 0.5)) * self.scale
+        return self.loc + noise(self.loc, self._extended_shape(sample_shape), ops.empty).cauchy_() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -251,97 +260,3 @@ class Cauchy(Located):
 
     def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + ops.log(self.scale)
-
-
-class Gumbel(Located):
-    """The largest of many numbers.
-
-    >>> import undertow as ut
-    >>> ut.distributions.Gumbel(ut.tensor([0.0]), ut.tensor([1.0])).mean
-    tensor([0.5772])
-    """
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc + self.scale * EULER
-
-    @property
-    def variance(self) -> Tensor:
-        return self.stddev**2
-
-    @property
-    def stddev(self) -> Tensor:
-        return (math.pi / math.sqrt(6)) * self.scale
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        exponential = noise(self.loc, self._extended_shape(sample_shape), ops.empty).exponential_()
-        return self.loc - self.scale * ops.log(exponential)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        y = (self.loc - value) / self.scale
-        return (y - ops.exp(y)) - ops.log(self.scale)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return ops.exp(-ops.exp((self.loc - value) / self.scale))
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.loc - self.scale * ops.log(-ops.log(value))
-
-    def entropy(self) -> Tensor:
-        return ops.log(self.scale) + (1 + EULER)
-
-
-class AbsoluteValue(Distribution):
-    """What absolute values of variables around zero have in common: a scale."""
-
-    has_rsample = True
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
-
-    def __init__(self, scale: Array, validate_args: bool | None = None) -> None:
-        (self.scale,) = broadcast_all(scale)
-        super().__init__(self.scale.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative
-
-
-class HalfNormal(AbsoluteValue):
-    """The absolute value of a normal number around zero.
-
-    >>> import undertow as ut
-    >>> ut.distributions.HalfNormal(ut.tensor([1.0])).mean
-    tensor([0.7979])
-    """
-
-    @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def mode(self) -> Tensor:
-        return ops.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale**2 * (1 - 2 / math.pi)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return ops.abs(noise(self.scale, self._extended_shape(sample_shape)) * self.scale)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        found = Normal(0.0, self.scale, validate_args=False).log_prob(value) + math.log(2)
-        return ops.where(value >= 0, found, -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return ops.erf(value / (self.scale * math.sqrt(2)))
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.scale * ops.erfinv(value) * math.sqrt(2)
-
-    def entropy(self) -> Tensor:
-        return Normal(0.0, self.scale, validate_args=False).entropy() - math.log(2)

@@ -11,6 +11,7 @@ from undertow.backend.interface import DType
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
 from undertow.distributions.distribution import Distribution, broadcast_all, clamp_probs
+from undertow.distributions.exponential_family import ExponentialFamily
 from undertow.distributions.gammas import Gamma
 from undertow.modes import no_grad
 
@@ -30,17 +31,12 @@ class ByProbabilities(Distribution):
     def logits(self) -> Any:
         raise NotImplementedError("their logits")
 
-    def __repr__(self) -> str:
-        name = "probs" if self._probs is not None else "logits"
-        value = getattr(self, name)
-        return f"{type(self).__name__}({name}: {value.item() if value.numel() == 1 else value.shape})"
-
     _probs: Any
     _logits: Any
 
-    def _check_parameters(self) -> None:
-        for name, value in (("probs", self._probs), ("logits", self._logits)):
-            self._check_parameter(name, value, self.arg_constraints[name])
+    def _known_parameters(self) -> dict[str, Any]:
+        given = "logits" if self._probs is None else "probs"
+        return {name: getattr(self, name) for name in self.arg_constraints if name in self.__dict__ or name == given}
 
 
 def check_one(probs: Array | None, logits: Tensor | None) -> None:
@@ -73,7 +69,7 @@ class BySuccess(ByProbabilities):
         return ops.log(clamped) - ops.log1p(-clamped)
 
 
-class Bernoulli(BySuccess):
+class Bernoulli(BySuccess, ExponentialFamily):
     """1 with probability `probs`, which is sigmoid(logits), else 0.
 
     >>> import undertow as ut
@@ -81,11 +77,8 @@ class Bernoulli(BySuccess):
     tensor([0.5623])
     """
 
+    support: Any = constraints.boolean
     has_enumerate_support = True
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.boolean
 
     @property
     def mean(self) -> Tensor:
@@ -115,6 +108,15 @@ class Bernoulli(BySuccess):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return enumerated(2, self.probs.dtype, self, expand)
 
+    _mean_carrier_measure = 0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (ops.logit(self.probs),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.softplus(x)
+
 
 def enumerated(count: int, dtype: DType, distribution: Distribution, expand: bool) -> Tensor:
     """0, 1, ... along a new first dimension, before those of the batch."""
@@ -123,7 +125,7 @@ def enumerated(count: int, dtype: DType, distribution: Distribution, expand: boo
     return ops.expand(values, (count, *shape)) if expand else values
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """The number of events that come at `rate`.
 
     >>> import undertow as ut
@@ -131,15 +133,12 @@ class Poisson(Distribution):
     tensor([4.])
     """
 
+    support: Any = constraints.nonnegative_integer
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.nonnegative}
 
     def __init__(self, rate: Array, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative_integer
 
     @property
     def mean(self) -> Tensor:
@@ -162,6 +161,13 @@ class Poisson(Distribution):
         rate, value = broadcast_all(self.rate, value)
         return ops.xlogy(value, rate) - rate - ops.lgamma(value + 1)
 
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (ops.log(self.rate),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.exp(x)
+
 
 class Geometric(BySuccess):
     """How many failures come before the first success, which has probability `probs`.
@@ -171,9 +177,7 @@ class Geometric(BySuccess):
     tensor([3.])
     """
 
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative_integer
+    support: Any = constraints.nonnegative_integer
 
     @property
     def mean(self) -> Tensor:
@@ -203,7 +207,20 @@ class Geometric(BySuccess):
         return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
-class Binomial(Distribution):
+class ByTrials(BySuccess):
+    """Trials until there are `total_count` of them, or of their failures."""
+
+    def __init__(
+        self, total_count: Any = 1, probs: Array | None = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        check_one(probs, logits)
+        count, given = broadcast_all(total_count, logits if probs is None else probs)
+        self.total_count = count.to(given.dtype)
+        self._probs, self._logits = (given, None) if logits is None else (None, given)
+        Distribution.__init__(self, given.shape, validate_args=validate_args)
+
+
+class Binomial(ByTrials):
     """How many of `total_count` trials succeed, each with probability `probs`.
 
     >>> import undertow as ut
@@ -211,23 +228,11 @@ class Binomial(Distribution):
     tensor([5.])
     """
 
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"total_count": constraints.nonnegative_integer}
-
-    def __init__(
-        self, total_count: Any = 1, probs: Array | None = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        check_one(probs, logits)
-        self.total_count, given = broadcast_all(total_count, logits if probs is None else probs)
-        self._trial = Bernoulli(given if logits is None else None, given if probs is None else None, validate_args)
-        super().__init__(given.shape, validate_args=validate_args)
-
-    @property
-    def probs(self) -> Tensor:
-        return self._trial.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self._trial.logits
+    has_enumerate_support = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "total_count": constraints.nonnegative_integer,
+        **BySuccess.arg_constraints,
+    }
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Constraint:
@@ -248,8 +253,7 @@ class Binomial(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            count, probs = (ops.broadcast_to(t, shape) for t in (self.total_count, self.probs))
-            return ops.binomial(count.to(probs.dtype), probs)
+            return ops.binomial(ops.broadcast_to(self.total_count, shape), ops.broadcast_to(self.probs, shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -257,13 +261,22 @@ class Binomial(Distribution):
         ways = ops.lgamma(count + 1) - ops.lgamma(value + 1) - ops.lgamma(count - value + 1)
         return ways + value * logits - count * ops.softplus(logits)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Binomial:
-        made = super().expand(batch_shape, _instance)
-        made._trial = self._trial.expand(batch_shape)
-        return made
+    def _one_count(self, purpose: str) -> int:
+        count = int(self.total_count.max())
+        if not bool((self.total_count == count).all()):
+            raise NotImplementedError(f"Inhomogeneous total count not supported by `{purpose}`.")
+        return count
+
+    def entropy(self) -> Tensor:
+        self._one_count("entropy")
+        log_prob = self.log_prob(self.enumerate_support(False))
+        return -(ops.exp(log_prob) * log_prob).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return enumerated(self._one_count("enumerate_support") + 1, self.probs.dtype, self, expand)
 
 
-class NegativeBinomial(BySuccess):
+class NegativeBinomial(ByTrials):
     """How many successes come before `total_count` failures.
 
     >>> import undertow as ut
@@ -271,24 +284,12 @@ class NegativeBinomial(BySuccess):
     tensor([3.])
     """
 
+    support: Any = constraints.nonnegative_integer
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "total_count": constraints.greater_than_eq(0),
-        "probs": constraints.interval(0.0, 1.0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
         "logits": constraints.real,
     }
-
-    def __init__(
-        self, total_count: Array, probs: Array | None = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        check_one(probs, logits)
-        self.total_count, given = broadcast_all(total_count, logits if probs is None else probs)
-        self.total_count = self.total_count.to(given.dtype)
-        self._probs, self._logits = (given, None) if logits is None else (None, given)
-        Distribution.__init__(self, given.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative_integer
 
     @property
     def mean(self) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import getattr_static
 from typing import Any, ClassVar
 
 from undertow import ops
@@ -53,10 +54,18 @@ class Distribution:
             raise ValueError("validate_args is True or False")
         Distribution._validate_args = value
 
+    def _known_parameters(self) -> dict[str, Any]:
+        """What it was made of, and so not what would have to be computed first."""
+        known = {}
+        for name in self.arg_constraints:
+            if name in self.__dict__ or type(getattr_static(type(self), name, None)) is property:
+                known[name] = getattr(self, name)
+        return known
+
     def _check_parameters(self) -> None:
-        for name, constraint in self.arg_constraints.items():
-            if not is_dependent(constraint):
-                self._check_parameter(name, self.__dict__.get(name), constraint)
+        for name, value in self._known_parameters().items():
+            if not is_dependent(self.arg_constraints[name]):
+                self._check_parameter(name, value, self.arg_constraints[name])
 
     def _check_parameter(self, name: str, value: Tensor | None, constraint: Constraint) -> None:
         if value is not None and not holds(constraint.check(value)):
@@ -185,10 +194,8 @@ class Distribution:
         return ops.exp(self.entropy())
 
     def __repr__(self) -> str:
-        shown = [name for name in self.arg_constraints if name in self.__dict__]
-        values = [self.__dict__[name] for name in shown]
-        texts = [f"{v if v.numel() == 1 else v.shape}" for v in values]
-        return f"{type(self).__name__}({', '.join(f'{n}: {t}' for n, t in zip(shown, texts, strict=True))})"
+        known = self._known_parameters().items()
+        return f"{type(self).__name__}({', '.join(f'{n}: {v if v.numel() == 1 else v.shape}' for n, v in known)})"
 
 
 def broadcast_all(*values: Any) -> list[Any]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.distributions.categorical import Categorical, OneHotCategorical
-from undertow.distributions.continuous import EULER, Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from undertow.distributions.continuous import Cauchy, Exponential, Laplace, Normal, Uniform
 from undertow.distributions.discrete import Bernoulli, Geometric, Poisson
+from undertow.distributions.extremes_and_halves import Gumbel, HalfNormal
 from undertow.distributions.gammas import Beta, Dirichlet, Gamma
 from undertow.distributions.independent import Independent, sum_last
 from undertow.distributions.log_normal import LogNormal
 from undertow.distributions.multivariate_normal import MultivariateNormal
+from undertow.distributions.utils import euler_constant
 
 if TYPE_CHECKING:
     from undertow.distributions.distribution import Distribution
@@ -143,7 +145,9 @@ def _cauchys(p: Cauchy, q: Cauchy) -> Tensor:
 @register_kl(Gumbel, Gumbel)
 def _gumbels(p: Gumbel, q: Gumbel) -> Tensor:
     ratio, away = p.scale / q.scale, (q.loc - p.loc) / q.scale
-    return -ops.log(ratio) - away + ratio * EULER + ops.exp(away + ops.lgamma(1 + ratio)) - (1 + EULER)
+    return (
+        -ops.log(ratio) - away + ratio * euler_constant + ops.exp(away + ops.lgamma(1 + ratio)) - (1 + euler_constant)
+    )
 
 
 @register_kl(Gamma, Gamma)

@@ -13,7 +13,7 @@ class ExponentialFamily(Distribution):
 
     >>> import undertow as ut
     >>> isinstance(ut.distributions.Normal(0.0, 1.0), ut.distributions.ExponentialFamily)
-    False
+    True
     """
 
     @property

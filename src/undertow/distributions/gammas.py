@@ -9,7 +9,8 @@ from undertow import ops
 from undertow.autograd.function import Function, once_differentiable
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
-from undertow.distributions.distribution import Distribution, broadcast_all
+from undertow.distributions.distribution import broadcast_all
+from undertow.distributions.exponential_family import ExponentialFamily
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Array
@@ -43,10 +44,16 @@ class DirichletSample(Function):
         return dirichlet_gradient(x, concentration, grad)
 
 
-class GammaFamily(Distribution):
-    """What distributions with a concentration and a rate have in common."""
+class Gamma(ExponentialFamily):
+    """x ** (concentration - 1) * exp(-rate * x), normalised.
+
+    >>> import undertow as ut
+    >>> ut.distributions.Gamma(2.0, 4.0).mean.item()
+    0.5
+    """
 
     has_rsample = True
+    support: Any = constraints.nonnegative
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "concentration": constraints.positive,
         "rate": constraints.positive,
@@ -55,19 +62,6 @@ class GammaFamily(Distribution):
     def __init__(self, concentration: Array, rate: Array, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
-
-
-class Gamma(GammaFamily):
-    """x ** (concentration - 1) * exp(-rate * x), normalised.
-
-    >>> import undertow as ut
-    >>> ut.distributions.Gamma(2.0, 4.0).mean.item()
-    0.5
-    """
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative
 
     @property
     def mean(self) -> Tensor:
@@ -97,6 +91,15 @@ class Gamma(GammaFamily):
         a = self.concentration
         return a - ops.log(self.rate) + ops.lgamma(a) + (1 - a) * ops.digamma(a)
 
+    _mean_carrier_measure = 0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.concentration - 1, -self.rate
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return ops.lgamma(x + 1) + (x + 1) * ops.log(-1 / y)
+
 
 class Chi2(Gamma):
     """The sum of the squares of `df` standard normal variables.
@@ -113,7 +116,7 @@ class Chi2(Gamma):
         super().__init__(0.5 * self.df, 0.5, validate_args)
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Probabilities of classes: products of powers, whose exponents are `concentration` - 1.
 
     >>> import undertow as ut
@@ -121,6 +124,7 @@ class Dirichlet(Distribution):
     tensor([0.2500, 0.7500])
     """
 
+    support: Any = constraints.simplex
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "concentration": constraints.independent(constraints.positive, 1)
@@ -131,10 +135,6 @@ class Dirichlet(Distribution):
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.simplex
 
     def total(self) -> Tensor:
         return self.concentration.sum(-1, True)
@@ -168,8 +168,17 @@ class Dirichlet(Distribution):
         corner = ops.lgamma(a).sum(-1) - ops.lgamma(total)
         return corner - (k - total) * ops.digamma(total) - ((a - 1) * ops.digamma(a)).sum(-1)
 
+    _mean_carrier_measure = 0
 
-class Beta(Distribution):
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (self.concentration - 1,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.lgamma(x + 1).sum(-1) - ops.lgamma((x + 1).sum(-1))
+
+
+class Beta(ExponentialFamily):
     """A probability: x ** (concentration1 - 1) * (1 - x) ** (concentration0 - 1), normalised.
 
     >>> import undertow as ut
@@ -177,6 +186,7 @@ class Beta(Distribution):
     0.25
     """
 
+    support: Any = constraints.unit_interval
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "concentration1": constraints.positive,
@@ -190,12 +200,9 @@ class Beta(Distribution):
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        sizes = tuple(batch_shape)
-        return Beta(ops.expand(self.concentration1, sizes), ops.expand(self.concentration0, sizes), False)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.unit_interval
+        made = super().expand(batch_shape, _instance)
+        made._dirichlet = self._dirichlet.expand(batch_shape)
+        return made
 
     @property
     def mean(self) -> Tensor:
@@ -219,3 +226,12 @@ class Beta(Distribution):
 
     def entropy(self) -> Tensor:
         return self._dirichlet.entropy()
+
+    _mean_carrier_measure = 0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.concentration1 - 1, self.concentration0 - 1
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return ops.lgamma(x + 1) + ops.lgamma(y + 1) - ops.lgamma(x + y + 2)

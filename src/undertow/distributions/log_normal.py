@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from undertow import ops
 from undertow.distributions import constraints
@@ -24,6 +24,7 @@ class LogNormal(TransformedDistribution):
     tensor(1.6487)
     """
 
+    support: Any = constraints.positive
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 
     def __init__(self, loc: Array, scale: Array, validate_args: bool | None = None) -> None:
@@ -36,10 +37,6 @@ class LogNormal(TransformedDistribution):
     @property
     def scale(self) -> Tensor:
         return self.base_dist.scale
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.positive
 
     @property
     def mean(self) -> Tensor:

@@ -43,6 +43,7 @@ class MultivariateNormal(Distribution):
     tensor(-1.8379)
     """
 
+    support: Any = constraints.real_vector
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "loc": constraints.real_vector,
@@ -109,10 +110,6 @@ class MultivariateNormal(Distribution):
                 made.__dict__[name] = made._for_all(self.__dict__[name])
         made._validate_args = self._validate_args
         return made
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.real_vector
 
     @property
     def mean(self) -> Tensor:

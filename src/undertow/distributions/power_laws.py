@@ -1,4 +1,4 @@
-"""Distributions with powers in them: both Paretos, Weibull, Kumaraswamy, InverseGamma, HalfCauchy."""
+"""Distributions with powers in them: both Paretos, Weibull, Kumaraswamy, InverseGamma."""
 
 from __future__ import annotations
 
@@ -9,37 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from undertow import ops
 from undertow.distributions import constraints
 from undertow.distributions.constraints import Constraint
-from undertow.distributions.continuous import AbsoluteValue, noise
+from undertow.distributions.continuous import Exponential, Uniform
 from undertow.distributions.distribution import Distribution, broadcast_all
-from undertow.distributions.gammas import GammaFamily, standard_gamma
+from undertow.distributions.elementary_transforms import AffineTransform, ExpTransform, PowerTransform
+from undertow.distributions.gammas import Gamma
+from undertow.distributions.transformed_distribution import TransformedDistribution
+from undertow.distributions.utils import euler_constant
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Array
     from undertow.tensor import Tensor
 
-EULER = 0.57721566490153286060
 
-
-class ByQuantiles(Distribution):
-    """Two positive parameters; values are drawn by the inverse of the cdf."""
-
-    has_rsample = True
-    #: their names, in the order of the arguments
-    names: ClassVar[tuple[str, str]]
-
-    def __init__(self, first: Array, second: Array, validate_args: bool | None = None) -> None:
-        values = broadcast_all(first, second)
-        self.__dict__.update(zip(self.names, values, strict=True))
-        super().__init__(values[0].shape, validate_args=validate_args)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        like = self.__dict__[self.names[0]]
-        facts = like._xp.finfo(like.dtype)
-        uniform = noise(like, self._extended_shape(sample_shape), ops.rand)
-        return self.icdf(ops.clamp(uniform, float(facts.tiny), 1 - float(facts.eps)))
-
-
-class Pareto(ByQuantiles):
+class Pareto(TransformedDistribution):
     """Above `scale`, with a probability of x or more that falls like x ** -alpha.
 
     >>> import undertow as ut
@@ -47,13 +29,12 @@ class Pareto(ByQuantiles):
     1.5
     """
 
-    names = ("scale", "alpha")
     arg_constraints: ClassVar[dict[str, Constraint]] = {"alpha": constraints.positive, "scale": constraints.positive}
-    scale: Any
-    alpha: Any
 
     def __init__(self, scale: Array, alpha: Array, validate_args: bool | None = None) -> None:
-        super().__init__(scale, alpha, validate_args)
+        self.scale, self.alpha = broadcast_all(scale, alpha)
+        steps = [ExpTransform(), AffineTransform(0, self.scale)]
+        super().__init__(Exponential(self.alpha, validate_args=False), steps, validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
@@ -73,22 +54,11 @@ class Pareto(ByQuantiles):
         a = ops.clamp(self.alpha, min=2)
         return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return ops.log(self.alpha) + self.alpha * ops.log(self.scale) - (self.alpha + 1) * ops.log(value)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 1 - (self.scale / value) ** self.alpha
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.scale * (1 - value) ** (-1 / self.alpha)
-
     def entropy(self) -> Tensor:
         return ops.log(self.scale / self.alpha) + 1 + 1 / self.alpha
 
 
-class Weibull(ByQuantiles):
+class Weibull(TransformedDistribution):
     """A power of an exponential variable: exp(-(x / scale) ** concentration) is the probability of x or more.
 
     >>> import undertow as ut
@@ -96,20 +66,21 @@ class Weibull(ByQuantiles):
     tensor([1.])
     """
 
-    names = ("scale", "concentration")
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "scale": constraints.positive,
         "concentration": constraints.positive,
     }
-    scale: Any
-    concentration: Any
+    support: Any = constraints.positive
 
     def __init__(self, scale: Array, concentration: Array, validate_args: bool | None = None) -> None:
-        super().__init__(scale, concentration, validate_args)
+        self.scale, self.concentration = broadcast_all(scale, concentration)
+        base = Exponential(ops.ones_like(self.scale), validate_args=False)
+        steps = [PowerTransform(1 / self.concentration), AffineTransform(0, self.scale)]
+        super().__init__(base, steps, validate_args)
 
     @property
-    def support(self) -> Constraint:
-        return constraints.positive
+    def concentration_reciprocal(self) -> Tensor:
+        return 1 / self.concentration
 
     def _moment(self, n: int) -> Tensor:
         return ops.exp(ops.lgamma(1 + n / self.concentration))
@@ -127,24 +98,12 @@ class Weibull(ByQuantiles):
     def variance(self) -> Tensor:
         return self.scale**2 * (self._moment(2) - self._moment(1) ** 2)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        k, x = self.concentration, value / self.scale
-        return ops.log(k / self.scale) + (k - 1) * ops.log(x) - x**k
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return -ops.expm1(-((value / self.scale) ** self.concentration))
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.scale * (-ops.log1p(-value)) ** (1 / self.concentration)
-
     def entropy(self) -> Tensor:
         k = self.concentration
-        return EULER * (1 - 1 / k) + ops.log(self.scale / k) + 1
+        return euler_constant * (1 - 1 / k) + ops.log(self.scale / k) + 1
 
 
-class Kumaraswamy(ByQuantiles):
+class Kumaraswamy(TransformedDistribution):
     """Between 0 and 1, much like Beta, but with a cdf that can be written down: 1 - (1 - x ** a) ** b.
 
     >>> import undertow as ut
@@ -152,20 +111,17 @@ class Kumaraswamy(ByQuantiles):
     tensor([0.5000])
     """
 
-    names = ("concentration1", "concentration0")
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
-    concentration1: Any
-    concentration0: Any
+    support: Any = constraints.unit_interval
 
     def __init__(self, concentration1: Array, concentration0: Array, validate_args: bool | None = None) -> None:
-        super().__init__(concentration1, concentration0, validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.unit_interval
+        a, b = self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        base = Uniform(ops.zeros_like(b), ops.ones_like(b), validate_args=False)
+        steps = [PowerTransform(1 / b), AffineTransform(1, -1), PowerTransform(1 / a)]
+        super().__init__(base, steps, validate_args)
 
     def _moment(self, n: int) -> Tensor:
         a, b = self.concentration1, self.concentration0
@@ -186,25 +142,13 @@ class Kumaraswamy(ByQuantiles):
     def variance(self) -> Tensor:
         return self._moment(2) - self._moment(1) ** 2
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        a, b = self.concentration1, self.concentration0
-        return ops.log(a) + ops.log(b) + (a - 1) * ops.log(value) + (b - 1) * ops.log1p(-(value**a))
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 1 - (1 - value**self.concentration1) ** self.concentration0
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return (1 - (1 - value) ** (1 / self.concentration0)) ** (1 / self.concentration1)
-
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        harmonic = ops.digamma(b + 1) + EULER
+        harmonic = ops.digamma(b + 1) + euler_constant
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - ops.log(a) - ops.log(b)
 
 
-class InverseGamma(GammaFamily):
+class InverseGamma(TransformedDistribution):
     """One over a gamma variable.
 
     >>> import undertow as ut
@@ -212,9 +156,23 @@ class InverseGamma(GammaFamily):
     tensor([2.])
     """
 
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+    support: Any = constraints.positive
+
+    def __init__(self, concentration: Array, rate: Array, validate_args: bool | None = None) -> None:
+        base = Gamma(concentration, rate, validate_args=validate_args)
+        super().__init__(base, PowerTransform(-ops.ones_like(base.rate)), validate_args)
+
     @property
-    def support(self) -> Constraint:
-        return constraints.positive
+    def concentration(self) -> Tensor:
+        return self.base_dist.concentration
+
+    @property
+    def rate(self) -> Tensor:
+        return self.base_dist.rate
 
     @property
     def mean(self) -> Tensor:
@@ -231,55 +189,9 @@ class InverseGamma(GammaFamily):
         above = ops.where(a > 2, a, 3.0)
         return ops.where(a > 2, self.rate**2 / ((above - 1) ** 2 * (above - 2)), math.inf)
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.rate / standard_gamma(self.concentration, self._extended_shape(sample_shape))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        a, b = self.concentration, self.rate
-        return a * ops.log(b) - (a + 1) * ops.log(value) - b / value - ops.lgamma(a)
-
     def entropy(self) -> Tensor:
         a = self.concentration
         return a + ops.log(self.rate) + ops.lgamma(a) - (1 + a) * ops.digamma(a)
-
-
-class HalfCauchy(AbsoluteValue):
-    """The absolute value of a Cauchy variable around 0.
-
-    >>> import undertow as ut
-    >>> ut.distributions.HalfCauchy(ut.tensor([1.0])).cdf(ut.tensor([1.0]))
-    tensor([0.5000])
-    """
-
-    @property
-    def mean(self) -> Any:
-        return ops.full_like(self.scale, math.inf)
-
-    @property
-    def mode(self) -> Tensor:
-        return ops.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Any:
-        return ops.full_like(self.scale, math.inf)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.icdf(noise(self.scale, self._extended_shape(sample_shape), ops.rand))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return math.log(2 / math.pi) - ops.log(self.scale) - ops.log1p((value / self.scale) ** 2)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 2 / math.pi * ops.atan(value / self.scale)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.scale * ops.tan(math.pi / 2 * value)
-
-    def entropy(self) -> Tensor:
-        return math.log(2 * math.pi) + ops.log(self.scale)
 
 
 class GeneralizedPareto(Distribution):
@@ -331,12 +243,12 @@ class GeneralizedPareto(Distribution):
     @property
     def mean(self) -> Tensor:
         k = self.concentration
-        return ops.where(k < 1, self.loc + self.scale / (1 - k), ops.full_like(k, math.inf))
+        return ops.where(k < 1, self.loc + self.scale / (1 - k), math.nan)
 
     @property
     def variance(self) -> Tensor:
         k = self.concentration
-        return ops.where(k < 0.5, self.scale**2 / ((1 - k) ** 2 * (1 - 2 * k)), ops.full_like(k, math.inf))
+        return ops.where(k < 0.5, self.scale**2 / ((1 - k) ** 2 * (1 - 2 * k)), math.nan)
 
     @property
     def mode(self) -> Tensor:

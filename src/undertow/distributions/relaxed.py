@@ -14,6 +14,7 @@ from undertow.distributions.constraints import Constraint
 from undertow.distributions.continuous import Normal
 from undertow.distributions.distribution import Distribution, broadcast_all, clamp_probs
 from undertow.distributions.elementary_transforms import ExpTransform, SigmoidTransform
+from undertow.distributions.exponential_family import ExponentialFamily
 from undertow.distributions.transformed_distribution import TransformedDistribution
 from undertow.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
 from undertow.distributions.vector_transforms import StickBreakingTransform
@@ -221,7 +222,7 @@ class LogisticNormal(TransformedDistribution):
         return self.base_dist.scale
 
 
-class ContinuousBernoulli(ByOdds):
+class ContinuousBernoulli(ByOdds, ExponentialFamily):
     """Values between 0 and 1 with a density that is exponential in them.
 
     lims  between which probabilities the exact formulas would divide nearly zero by nearly zero
@@ -254,7 +255,7 @@ class ContinuousBernoulli(ByOdds):
     def _cut(self) -> Tensor:
         return ops.where(self._outside(), self.probs, self._lims[0] * ops.ones_like(self.probs))
 
-    def _log_normalizer(self) -> Tensor:
+    def _log_constant(self) -> Tensor:
         p = self._cut()
         below = ops.where(p <= 0.5, p, ops.zeros_like(p))
         above = ops.where(p >= 0.5, p, ops.ones_like(p))
@@ -296,8 +297,21 @@ class ContinuousBernoulli(ByOdds):
     def log_prob(self, value: Array) -> Tensor:
         self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
-        return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_normalizer()
+        return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_constant()
 
     def entropy(self) -> Tensor:
         odds = self.probs.log() - (-self.probs).log1p()
-        return self.mean * -odds - self._log_normalizer() - (-self.probs).log1p()
+        return self.mean * -odds - self._log_constant() - (-self.probs).log1p()
+
+    _mean_carrier_measure = 0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (probs_to_logits(self.probs, is_binary=True),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        low, high = self._lims[0] - 0.5, self._lims[1] - 0.5
+        outside = (x <= low) | (x > high)
+        cut = ops.where(outside, x, low)
+        exact = ops.expm1(cut).abs().log() - cut.abs().log()
+        return ops.where(outside, exact, 0.5 * x + x**2 / 24.0 - x**4 / 2880.0)

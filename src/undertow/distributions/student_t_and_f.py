@@ -26,6 +26,7 @@ class StudentT(Distribution):
     tensor([2.])
     """
 
+    support: Any = constraints.real
     has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = {
         "df": constraints.positive,
@@ -36,10 +37,6 @@ class StudentT(Distribution):
     def __init__(self, df: Array, loc: Array = 0.0, scale: Array = 1.0, validate_args: bool | None = None) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         super().__init__(self.df.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -56,8 +53,9 @@ class StudentT(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
+        normal = noise(self.loc, shape)  # drawn first, as PyTorch does: the same seed gives the same numbers
         squares = 2 * standard_gamma(0.5 * self.df, shape)
-        return self.loc + self.scale * noise(self.loc, shape) * ops.rsqrt(squares / self.df)
+        return self.loc + self.scale * normal * ops.rsqrt(squares / self.df)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -77,6 +77,7 @@ class TransformedDistribution(Distribution):
         return total + sum_last(self.base_dist.log_prob(value), dims - len(self.base_dist.event_shape))
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return self._turned(self.base_dist.cdf(self._whole.invert(value)))
 
     def icdf(self, value: Array) -> Tensor:
@@ -95,4 +96,6 @@ class TransformedDistribution(Distribution):
         return made
 
     def __repr__(self) -> str:
+        if self.arg_constraints:  # a kind of its own
+            return super().__repr__()
         return f"{type(self).__name__}({self.base_dist!r}, {self.transforms!r})"

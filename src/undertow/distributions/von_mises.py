@@ -59,7 +59,7 @@ class VonMises(Distribution):
             f = (1 + r * z) / (r + z)
             c = k * (r - f)
             accepted = ((c * (2 - c) - u[1]) > 0) | ((c / u[1]).log() + 1 - c >= 0)
-            found = ops.where(accepted & ~done, (u[2] - 0.5).sign() * f.clamp(-1, 1).acos(), found)
+            found = ops.where(accepted, (u[2] - 0.5).sign() * f.clamp(-1, 1).acos(), found)
             done = done | accepted
         return found
 

@@ -276,8 +276,15 @@ for op in (ReduceOp.MAX, ReduceOp.PRODUCT):
     refused(ValueError, "complex", dist.all_reduce, ut.ones(2, dtype=ut.complex64), op)
 refused(RuntimeError, "non-integral", dist.all_reduce, ut.ones(2), ReduceOp.BOR)
 refused(RuntimeError, "on the CPU", dist.all_reduce, ut.ones(2, device="sim:0"))
-refused(ValueError, "one tensor for each", dist.all_gather, [ut.ones(2)] * (size + 1), ut.ones(2))
-refused(ValueError, "one shape and dtype", dist.all_gather, [ut.ones(3)] * size, ut.ones(2))
+count = f"one tensor for each of the {size} processes, not {size + 1}"
+refused(ValueError, count, dist.all_gather, [ut.ones(2)] * (size + 1), ut.ones(2))
+refused(
+    ValueError,
+    "one shape and dtype: those of the list are float32[3]",
+    dist.all_gather,
+    [ut.ones(3)] * size,
+    ut.ones(2),
+)
 refused(ValueError, "times its size", dist.all_gather_into_tensor, ut.ones(size + 1), ut.ones(1))
 refused(ValueError, "gather_list", dist.gather, ut.ones(2), None if rank == 0 else [ut.ones(2)], 0)
 refused(ValueError, "not part of group", dist.broadcast, ut.ones(2), size)

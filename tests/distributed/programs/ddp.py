@@ -272,6 +272,14 @@ for hook, state, tolerance in (
     (default_hooks.fp16_compress_hook, None, 2e-3),
     (default_hooks.bf16_compress_hook, None, 1e-2),
     (powerSGD_hook.powerSGD_hook, powerSGD_hook.PowerSGDState(start_powerSGD_iter=10), 1e-6),
+    # of as many columns as there are, nothing is left out; half of the bytes, of a product and of what it leaves out
+    (powerSGD_hook.batched_powerSGD_hook, powerSGD_hook.PowerSGDState(None, 200, 0), 1e-5),
+    (default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), None, 2e-3),
+    (
+        default_hooks.bf16_compress_wrapper(powerSGD_hook.powerSGD_hook),
+        powerSGD_hook.PowerSGDState(None, 150, 0, min_compression_rate=0.01),
+        2e-2,
+    ),
 ):
     alone, joined = network(0), DistributedDataParallel(network(0), bucket_cap_mb=0.05)
     joined.register_comm_hook(state, hook)

@@ -28,12 +28,14 @@ FORMULAS = {
     "logistic": (1, "T(1) / (T(1) + m_exp(-a))"),
     "log1p_of_exp": (1, "(a > T(0) ? a : T(0)) + m_log1p(m_exp(-m_fabs(a)))"),
     "leaky": (3, "b > T(0) ? a : a * c"),
-    "erf": (1, "m_erf(a)"), "erfc": (1, "m_erfc(a)"), "lgamma": (1, "m_lgamma(a)"),
+    "erf": (1, "m_erf(a)"), "erfc": (1, "m_erfc(a)"), "lgamma": (1, "m_lgamma(a)"), "special_gamma": (1, "m_gamma(a)"),
     "special_bessel_j0": (1, "m_j0(a)"), "special_bessel_j1": (1, "m_j1(a)"),
     "special_bessel_y0": (1, "m_y0(a)"), "special_bessel_y1": (1, "m_y1(a)"),
 }  # fmt: skip
 
-SPECIAL = frozenset({"erf", "erfc", "lgamma", *[f"special_bessel_{kind}" for kind in ("j0", "j1", "y0", "y1")]})
+SPECIAL = frozenset(
+    {"erf", "erfc", "lgamma", "special_gamma", *[f"special_bessel_{kind}" for kind in ("j0", "j1", "y0", "y1")]}
+)
 
 
 #: functions that formulas call, beside NumPy's

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from undertow.backend.cuda import device, libraries
-from undertow.backend.cuda.kernel_text import FUNCTIONS, PRELUDE
+from undertow.backend.cuda.kernel_text import head_of
 
 HOST_OPTIONS = ("-O1", "-w", "-std=c++17", "-fwrapv", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-shared",
                 "-fPIC")  # fmt: skip
@@ -36,7 +36,7 @@ def compile_kernels(text: str, entries: Sequence[Entry]) -> tuple[int, ...]:
     """The addresses of the kernels in a text."""
     threads = {True: "1", False: "block"}
     runners = "".join(f"RUNNER({e.name}, {e.arguments}, {threads[e.cooperative]})\n" for e in entries)
-    text = f"{PRELUDE}{FUNCTIONS}{text}\n{runners}"
+    text = f"{head_of(text)}{text}\n{runners}"
     names = tuple([e.name for e in entries])
     return on_host(text, names) if device.is_emulated() else on_device(text, names)
 

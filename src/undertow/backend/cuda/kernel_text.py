@@ -7,6 +7,7 @@ without headers. On the emulated device a kernel's threads run one after the oth
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -302,3 +303,79 @@ C_ Complex<T> m_power(Complex<T> a, Complex<T> b)
 }
 """
 )
+
+#: functions of complex numbers that few kernels mention, whose text only those begin with: `c_arcsin` and its like.
+#: Inverse functions are Kahan's, by square roots on both sides of the branch cuts; far from zero they are logarithms,
+#: which have no infinite products.
+COMPLEX_FUNCTIONS = r"""
+C_ bool is_far(Complex<T> a)
+{ const T far = sizeof(T) == 4 ? T(1e5) : T(1e9); return m_fabs(a.re) > far || m_fabs(a.im) > far; }
+C_ T log_of_twice(Complex<T> a) { return m_log(m_hypot(a.re / 2, a.im / 2)) + T(2 * 0.69314718055994530942); }
+C_ Complex<T> scaled(Complex<T> a, T by) { return made(a.re * by, a.im * by); }
+C_ Complex<T> turned(Complex<T> a) { return made(a.im, a.re); }
+C_ Complex<T> c_exp2(Complex<T> a) { return m_exp(scaled(a, T(0.69314718055994530942))); }
+C_ Complex<T> c_expm1(Complex<T> a)
+{ const T half = m_sin(a.im / 2);
+  return made(m_expm1(a.re) * m_cos(a.im) - 2 * half * half, m_exp(a.re) * m_sin(a.im)); }
+// near the unit circle the logarithm of the size has the digits that the size itself would have lost
+C_ Complex<T> c_log(Complex<T> a)
+{
+    const T x = m_fabs(a.re), y = m_fabs(a.im), size = m_hypot(x, y), high = x > y ? x : y, low = x > y ? y : x;
+    const T log = size > T(0.5) && size < 2 ? m_log1p((high - 1) * (high + 1) + low * low) / 2 : m_log(size);
+    return made(log, m_arctan2(a.im, a.re));
+}
+C_ Complex<T> c_log2(Complex<T> a) { return scaled(c_log(a), T(1.44269504088896340736)); }
+C_ Complex<T> c_log10(Complex<T> a) { return scaled(c_log(a), T(0.43429448190325182765)); }
+C_ Complex<T> c_log1p(Complex<T> a)
+{
+    const T x = a.re, y = a.im, angle = m_arctan2(y, x + 1);
+    if (m_fabs(x) < T(0.5) && m_fabs(y) < T(0.5)) return made(m_log1p(x * (x + 2) + y * y) / 2, angle);
+    return made(m_log(m_hypot(x + 1, y)), angle);
+}
+C_ Complex<T> c_arcsin(Complex<T> a)
+{
+    if (is_far(a)) return made(m_arctan2(a.re, m_fabs(a.im)), m_copysign(log_of_twice(a), a.im));
+    const Complex<T> under = m_sqrt(made(1 - a.re, -a.im)), over = m_sqrt(made(1 + a.re, a.im));
+    return made(m_arctan2(a.re, under.re * over.re - under.im * over.im),
+                m_arcsinh(under.re * over.im - under.im * over.re));
+}
+C_ Complex<T> c_arccos(Complex<T> a)
+{
+    if (is_far(a)) return made(m_arctan2(m_fabs(a.im), a.re), m_copysign(log_of_twice(a), -a.im));
+    const Complex<T> under = m_sqrt(made(1 - a.re, -a.im)), over = m_sqrt(made(1 + a.re, a.im));
+    return made(2 * m_arctan2(under.re, over.re), m_arcsinh(over.re * under.im - over.im * under.re));
+}
+C_ Complex<T> c_arcsinh(Complex<T> a) { return turned(c_arcsin(turned(a))); }
+C_ Complex<T> c_arccosh(Complex<T> a)
+{
+    if (is_far(a)) return made(log_of_twice(a), m_arctan2(a.im, a.re));
+    const Complex<T> under = m_sqrt(made(a.re - 1, a.im)), over = m_sqrt(made(a.re + 1, a.im));
+    return made(m_arcsinh(under.re * over.re + under.im * over.im), 2 * m_arctan2(under.im, over.re));
+}
+C_ Complex<T> c_arctanh(Complex<T> a)
+{
+    const T x = m_fabs(a.re), y = a.im, left = 1 - x;
+    if (is_far(a)) {
+        const T size = m_hypot(a.re, y);
+        return made(m_copysign(x / size / size, a.re), m_copysign(T(1.57079632679489661923), y));
+    }
+    return made(m_copysign(m_log1p(4 * x / (left * left + y * y)) / 4, a.re),
+                m_arctan2(2 * y, left * (1 + x) - y * y) / 2);
+}
+C_ Complex<T> c_arctan(Complex<T> a) { return turned(c_arctanh(turned(a))); }
+"""
+
+#: the same of whole numbers
+INTEGER_FUNCTIONS = r"""
+C_ T greatest_divisor(T a, T b)
+{ while (b != 0) { const T rest = b < 0 && b == T(-1) ? T(0) : T(a % b); a = b; b = rest; } return a < 0 ? T(-a) : a; }
+C_ T least_multiple(T a, T b)
+{ const T common = greatest_divisor(a, b); const T found = common == 0 ? T(0) : T(a / common * b);
+  return found < 0 ? T(-found) : found; }
+"""
+
+
+def head_of(text: str) -> str:
+    """What the text of kernels is put behind."""
+    seldom = [(r"\bc_\w", COMPLEX_FUNCTIONS), (r"\b(greatest_divisor|least_multiple)\b", INTEGER_FUNCTIONS)]
+    return "".join([PRELUDE, FUNCTIONS, *[functions for names, functions in seldom if re.search(names, text)]])

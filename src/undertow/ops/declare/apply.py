@@ -127,10 +127,10 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
         tensor = arguments[form.first]
         xp = tensor._xp
         arrays[form.first] = first = tensor._array
-        for k, promoted in form.others:
+        for k, has_its_dtype in form.others:
             tensor = arguments[k]
             arrays[k] = array = tensor._array
-            if tensor._xp is not xp or (promoted and array.dtype is not first.dtype):
+            if tensor._xp is not xp or (has_its_dtype and array.dtype is not first.dtype):
                 alike = False
         for k in form.optional:
             if arguments[k] is not None:

@@ -102,12 +102,10 @@ class Form:
         self.plan_calls()
         self.plan_promotion()
         self.first = (self.promoted or self.required)[0]
-        #: the other tensors, and whether their dtype must be that of the first
-        self.others = [(k, k in self.promoted) for k in self.required if k != self.first]
+        #: the other tensors, and whether their dtype is that of the first, as a rule: that of an index is not
+        self.others = [(k, k in self.edges or k in self.promoted) for k in self.required if k != self.first]
         #: whether its dtype is that of them all, where those are alike
-        self.speaks_for_all = (
-            not self.optional and all([promoted for _, promoted in self.others]) and self.dtype is None
-        )
+        self.speaks_for_all = not self.optional and all([same for _, same in self.others]) and self.dtype is None
         self.plan_saving()
         self.plan_rules()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import dtypes
@@ -43,3 +44,51 @@ def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """The mean of gradients that are sent as bfloat16."""
     return compressed(process_group, bucket, dtypes.bfloat16())
+
+
+class Narrow(GradBucket):
+    """A bucket whose gradients a hook sees in another dtype."""
+
+    def __init__(self, bucket: GradBucket, dtype: DType) -> None:
+        super().__init__(bucket._bucket, bucket.is_last())
+        self.narrow = bucket.buffer().to(dtype)
+
+    def buffer(self) -> Tensor:
+        return self.narrow
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        self.narrow = buffer
+
+    def gradients(self) -> list[Tensor]:
+        tensors = self.parameters()
+        parts = self.narrow.split([t.numel() for t in tensors])
+        return [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)]
+
+
+def narrowed(hook: Callable[[Any, GradBucket], Future], dtype: DType) -> Callable[[Any, GradBucket], Future]:
+    def hook_of_narrow(state: Any, bucket: GradBucket) -> Future:
+        buffer = bucket.buffer()
+
+        def widened(future: Future) -> Tensor:
+            found = future.value()
+            return buffer.copy_(found[0] if isinstance(found, list | tuple) else found)
+
+        return hook(state, Narrow(bucket, dtype)).then(widened)
+
+    return hook_of_narrow
+
+
+def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
+    """A hook that lets another one see, and send, gradients in float16.
+
+    Example: `model.register_comm_hook(state, default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook))`
+    """
+    return narrowed(hook, dtypes.float16)
+
+
+def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
+    """A hook that lets another one see, and send, gradients in bfloat16.
+
+    Example: `model.register_comm_hook(state, default_hooks.bf16_compress_wrapper(powerSGD_hook.powerSGD_hook))`
+    """
+    return narrowed(hook, dtypes.bfloat16())

@@ -7,9 +7,12 @@ the Q of the pass before. What that leaves out is kept, and added to the next gr
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
+from undertow.backend import dtypes
 from undertow.distributed.collectives import all_reduce
 from undertow.distributed.data_parallel.buckets import GradBucket
 from undertow.distributed.process_group import world
@@ -66,22 +69,38 @@ def mean_over(group: Any, tensors: list[Tensor]) -> None:
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
     """Send a bucket's matrices as products of thin ones, and all else as it is."""
+    return compressed(state, bucket, send_matrices)
+
+
+def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
+    """Send a whole bucket, laid out as one square matrix, as a product of thin ones: quicker, and less exact."""
+    return compressed(state, bucket, send_square)
+
+
+def compressed(
+    state: PowerSGDState, bucket: GradBucket, send: Callable[[PowerSGDState, Any, GradBucket], list[slice]]
+) -> Future:
+    """Send a bucket, and keep what that leaves out; `send` returns the parts that it leaves as they are."""
     group = world() if state.process_group is None else state.process_group
+    buffer, key = bucket.buffer(), bucket.index()
     with no_grad():
         if state.iter < state.start_powerSGD_iter:
-            mean_over(group, [bucket.buffer()])
+            mean_over(group, [buffer])
         else:
-            send_compressed(state, group, bucket)
+            if state.use_error_feedback and key in state.errors and state.errors[key].shape == buffer.shape:
+                buffer.add_(state.errors[key])
+            before = buffer.clone()
+            whole = send(state, group, bucket)
+            if state.use_error_feedback:
+                state.errors[key] = error = before - buffer
+                for part in whole:
+                    error[part] = 0
     if bucket.is_last():
         state.iter += 1
-    return Future(None, bucket.buffer())
+    return Future(None, buffer)
 
 
-def send_compressed(state: PowerSGDState, group: Any, bucket: GradBucket) -> None:
-    buffer, key = bucket.buffer(), bucket.index()
-    if state.use_error_feedback and key in state.errors and state.errors[key].shape == buffer.shape:
-        buffer.add_(state.errors[key])
-    before = buffer.clone()
+def send_matrices(state: PowerSGDState, group: Any, bucket: GradBucket) -> list[slice]:
     matrices, rest, whole = [], [], []
     at = 0
     for gradient in bucket.gradients():
@@ -93,12 +112,24 @@ def send_compressed(state: PowerSGDState, group: Any, bucket: GradBucket) -> Non
             whole.append(slice(at, at + gradient.numel()))
         at += gradient.numel()
     mean_over(group, rest)
-    approximate(state, group, key, matrices)
-    if state.use_error_feedback:
-        error = before - buffer
-        for part in whole:  # sent as it is: nothing was left out
-            error[part] = 0
-        state.errors[key] = error
+    approximate(state, group, bucket.index(), matrices)
+    return whole
+
+
+def send_square(state: PowerSGDState, group: Any, bucket: GradBucket) -> list[slice]:
+    buffer = bucket.buffer()
+    side = math.isqrt(buffer.numel() - 1) + 1
+    square = ops.zeros(side * side, dtype=buffer.dtype)
+    square[: buffer.numel()] = buffer
+    approximate(state, group, bucket.index(), [square.view(side, side)])
+    buffer.copy_(square[: buffer.numel()])
+    return []
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """A base, with orthogonal columns, of what the columns span."""
+    single = matrix.to(dtypes.float32) if matrix.dtype.itemsize < 4 else matrix
+    return ops.linalg_qr(single)[0].to(matrix.dtype)
 
 
 def approximate(state: PowerSGDState, group: Any, key: int, matrices: list[Tensor]) -> None:
@@ -110,10 +141,10 @@ def approximate(state: PowerSGDState, group: Any, key: int, matrices: list[Tenso
     fits = [q.shape[0] for q in kept] == [m.shape[1] for m in matrices]
     if not (state.warm_start and fits):
         kept = [ops.randn(m.shape[1], rank, generator=state.generator, dtype=m.dtype) for m in matrices]
-    kept = [ops.linalg_qr(q)[0] for q in kept]
+    kept = [orthogonal(q) for q in kept]
     thin = [m @ q for m, q in zip(matrices, kept, strict=True)]
     mean_over(group, thin)
-    thin = [ops.linalg_qr(p)[0] for p in thin]
+    thin = [orthogonal(p) for p in thin]
     kept = [m.t() @ p for m, p in zip(matrices, thin, strict=True)]
     mean_over(group, kept)
     for matrix, p, q in zip(matrices, thin, kept, strict=True):
