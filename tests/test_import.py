@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -216,6 +217,20 @@ def test_modules_that_are_not_here(name: str) -> None:
             exec(statement)
     assert not hasattr(importlib.import_module(parent), last)
     assert f"undertow.{name}" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "advice"),
+    [("undertow", "quantize_per_tensor", "models cannot be quantized"),
+     ("undertow.cuda", "graph_pool_handle", "become CUDA graphs by themselves"),
+     ("undertow.utils", "benchmark", "use Python's timeit"),
+     ("undertow.distributed", "TCPStore", "init_process_group() needs no store")],
+)  # fmt: skip
+def test_names_that_are_not_here_say_what_to_do(path: str, name: str, advice: str) -> None:
+    with pytest.raises(
+        AttributeError, match=rf"^module '{path}' has no attribute '{name}': .*{re.escape(advice)}.*\.$"
+    ):
+        getattr(importlib.import_module(path), name)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ LAYERS = {
         "pytree",
         "long_loops",
         "lazy_names",
+        "torch_names.absent_reasons",
         "torch_names.missing",
         "torch_names.module_aliases",
     ],

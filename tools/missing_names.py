@@ -79,7 +79,7 @@ def missing() -> dict[str, list[str]]:
 
 
 def main(chosen: list[str]) -> None:
-    from undertow.torch_names.absent_reasons import reason
+    from undertow.torch_names.missing import reason
 
     unexplained = 0
     for path, names in missing().items():

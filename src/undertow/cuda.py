@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from undertow.torch_names import module_aliases
+from undertow.torch_names.missing import NoSuchName
 
 if TYPE_CHECKING:
     from undertow.backend.cuda.streams import Stream
@@ -452,4 +453,4 @@ def __getattr__(name: str) -> Any:
         found = getattr(import_module("undertow.torch_names.cuda_names"), name, None)
         if found is not None:
             return found
-    raise AttributeError(f"module 'undertow.cuda' has no attribute {name!r}")
+    raise NoSuchName(name, "cuda")

@@ -1,12 +1,8 @@
-"""Why undertow does not have a name of PyTorch's: read by `tools/missing_names.py`, which lists them all."""
+"""Why undertow does not have a name of PyTorch's: patterns of names, for `missing.reason`."""
 
 # ruff: noqa: E501  (a pattern is read in one line)
 
 from __future__ import annotations
-
-import re
-
-from undertow.torch_names.missing import BELOW, INSTEAD
 
 QUANTIZED = "models cannot be quantized: undertow computes with floats"
 COMPILER = "part of PyTorch's compiler of Python: models are Python here"
@@ -16,6 +12,7 @@ PROCESSES = "processes exchange over MPI, and this is a part of other ways: docs
 STORAGE = "memory without a shape: use a tensor, or x.untyped_storage()"
 REMOVED = "PyTorch has removed it, too, or announces to"
 INTERNAL = "a detail of PyTorch's implementation"
+PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators"
 
 #: patterns of full names -> the reason; the first one that fits
 REASONS = [
@@ -55,7 +52,7 @@ REASONS = [
     (r"torch\.(sym_\w+)$", "sizes are numbers here"),
     (r"torch\.serialization\.", "files are data, and loading runs no code (docs/files.md)"),
     (r"torch\.(nested|jagged)\b", "use lists of tensors, or masked tensors (docs/masked.md)"),
-    (r"torch\.utils\.data\.\w*([Pp]ipe|DataChunk|determinis|runtime_validation|argument_validation)", BELOW["data"]["graph"]),
+    (r"torch\.utils\.data\.\w*([Pp]ipe|DataChunk|determinis|runtime_validation|argument_validation)", PIPES),
     (r"torch\.utils\.checkpoint\.", INTERNAL),
     (r"torch\.[A-Z]\w*$", INTERNAL),
     (r"torch\.utils\.|torch\.backends\.|torch\.autograd\.|torch\.nn\.attention\.|torch\.library\.|torch\.overrides\.", INTERNAL),
@@ -70,10 +67,3 @@ REASONS = [
     (r"torch\.nn\.modules\.(Container|CrossMapLRN2d|NLLLoss2d|LinearCrossEntropyOptions)$", REMOVED),
     (r".*\.(torch|Tensor|handle_torch_function|has_torch_function\w*|[a-z0-9_]*_notes?|annotations)$", INTERNAL),
 ]  # fmt: skip
-
-
-def reason(path: str) -> str | None:
-    """The reason why `torch.a.b` is not here, or None."""
-    module, _, name = path.removeprefix("torch.").rpartition(".")
-    told = BELOW.get(module, {}).get(name) or INSTEAD.get(f"{module}.{name}".lstrip("."))
-    return told or next((why for pattern, why in REASONS if re.match(pattern, path)), None)

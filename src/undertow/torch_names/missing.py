@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -73,8 +74,26 @@ BELOW = {
 def explanation(name: str, module: str = "") -> str:
     """What to say of a name that is not there, in undertow or in a module below it."""
     path = f"undertow.{module}" if module else "undertow"
-    reason = (BELOW.get(module, {}) if module else INSTEAD).get(name) or did_you_mean(name, path)
-    return f"module {path!r} has no attribute {name!r}" + (f": {reason}" if reason else "")
+    told = (BELOW.get(module, {}) if module else INSTEAD).get(name) or did_you_mean(name, path)
+    told = told or what_to_do(f"{module}.{name}".lstrip("."))
+    return f"module {path!r} has no attribute {name!r}" + (f": {told}" if told else "")
+
+
+def what_to_do(below: str) -> str | None:
+    """The reason that names like this one have, unless it is that nobody needs them."""
+    from undertow.torch_names.absent_reasons import INTERNAL
+
+    why = None if below.rpartition(".")[2].startswith("_") else reason(f"torch.{below}")
+    return None if why in (None, INTERNAL) else str(why).replace("torch.", "undertow.").removesuffix(".") + "."
+
+
+def reason(path: str) -> str | None:
+    """The reason why `torch.a.b` is not here, or None."""
+    from undertow.torch_names.absent_reasons import REASONS
+
+    module, _, name = path.removeprefix("torch.").rpartition(".")
+    told = BELOW.get(module, {}).get(name) or INSTEAD.get(f"{module}.{name}".lstrip("."))
+    return told or next((why for pattern, why in REASONS if re.match(pattern, path)), None)
 
 
 def did_you_mean(name: str, path: str) -> str | None:
