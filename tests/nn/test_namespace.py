@@ -14,9 +14,9 @@ from tests.nn.test_lazy import LAYERS as LAZY
 #: modules with tests of their own
 TESTED_ELSEWHERE = {
     "AdaptiveLogSoftmaxWithLoss", "CTCLoss", "Container", "DataParallel", "FractionalMaxPool2d",
-    "FractionalMaxPool3d", "LinearCrossEntropyLoss", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module", "ModuleDict",
-    "ModuleList", "NLLLoss2d", "ParameterDict", "ParameterList", "RNNBase", "RNNCellBase", "Sequential", "SyncBatchNorm",
-    "TransformerDecoder", "TransformerEncoder",
+    "FractionalMaxPool3d", "LinearCrossEntropyLoss", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module",
+    "ModuleDict", "ModuleList", "NLLLoss2d", "ParameterDict", "ParameterList", "RNNBase", "RNNCellBase", "Sequential",
+    "SyncBatchNorm", "TransformerDecoder", "TransformerEncoder",
 }  # fmt: skip
 
 
