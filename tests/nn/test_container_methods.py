@@ -181,7 +181,7 @@ def test_losses_of_sizes_that_do_not_fit(L: ModuleType, name: str) -> None:
     [
         ("nn.quantized", "cannot be quantized"),
         ("nn.CrossMapLRN2d", "use LocalResponseNorm"),
-        ("nn.parallel.DistributedDataParallelCPU", "use DataParallel"),
+        ("nn.parallel.DistributedDataParallelCPU", "use DistributedDataParallel"),
     ],
 )
 def test_what_is_not_here_says_what_is(path: str, advice: str) -> None:
