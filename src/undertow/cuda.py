@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from undertow.torch_names import module_aliases
-from undertow.torch_names.missing import NoSuchName
+from undertow.torch_names import missing, module_aliases
 
 if TYPE_CHECKING:
     from undertow.backend.cuda.streams import Stream
@@ -453,4 +452,4 @@ def __getattr__(name: str) -> Any:
         found = getattr(import_module("undertow.torch_names.cuda_names"), name, None)
         if found is not None:
             return found
-    raise NoSuchName(name, "cuda")
+    raise missing.NoSuchName(name, "cuda")

@@ -32,7 +32,7 @@ def groups(index: str) -> dict[str, list[str]]:
 
 
 #: how much a page of a group is preferred by the search to one elsewhere; a word of a page counts 5, of its title 15
-PREFERRED = {"Start": 3, "Use": 3, "Understand": 2, "Maintain": -1}
+PREFERRED = {"Start": 3, "Use": 3, "Understand": 2, "Maintain": -20}
 
 
 def ranks(index: str) -> dict[str, float]:

@@ -45,7 +45,6 @@ REASONS = [
     (r"torch\.distributed\.", PROCESSES),
     (r"torch\.(eig|lstsq|matrix_rank|solve|symeig)$", REMOVED),
     (r"torch\.Tensor\.(eig|lstsq|solve|symeig|reinforce|resize|resize_as|smm|sspaddmm)$", REMOVED),
-    (r"torch\.nn\.modules\.CrossMapLRN2d$", BELOW["nn"]["CrossMapLRN2d"]),
     (r"torch\.(bits?\w*|u?int[1-7]|float4\w*|chalf|complex32)$", "a dtype that nobody computes with on a CPU"),
     (r"torch\.(set_autocast\w*|autocast_\w+|get_autocast_(ipu|xla)\w*|is_autocast_(ipu|xla)\w*)$", "use torch.autocast"),
     (r"torch\.(sym_\w+)$", "sizes are numbers here"),

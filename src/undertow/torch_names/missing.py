@@ -81,7 +81,7 @@ def reason(path: str) -> str | None:
     """The reason why `torch.a.b` is not here, or None."""
     from undertow.torch_names.absent_reasons import REASONS
 
-    module, _, name = path.removeprefix("torch.").rpartition(".")
+    module, _, name = path.removeprefix("torch.").replace("nn.modules.", "nn.").rpartition(".")
     told = BELOW.get(module, {}).get(name) or INSTEAD.get(f"{module}.{name}".lstrip("."))
     return told or next((why for pattern, why in REASONS if re.match(pattern, path)), None)
 
