@@ -45,6 +45,8 @@ def on_host(ufunc: Array) -> Callable[..., Any]:
     """What computes a ufunc where its kernel does not serve."""
 
     def call(operands: Any, out: Any) -> Any:
+        if out is None and all([isinstance(x, (int, float, complex, np.generic)) for x in operands]):
+            return ufunc(*operands)  # of numbers alone
         if out is None:
             return tail.on_host(ufunc.__name__, ufunc, operands, {})
         return tail.on_host(ufunc.__name__, ufunc, operands, {"out": out}, [out])
@@ -105,7 +107,6 @@ def in_order(x: Array, order: str | None) -> Array:
 
 
 def conj(space: Any, x: Array) -> Any:
-    dtype = getattr(x, "dtype", None)
-    if dtype is None:
-        return x.conjugate() if type(x) is complex else x
-    return space.conjugate(x) if dtype.kind == "c" else x
+    if not tail.is_device_array(x):
+        return np.conjugate(x) if np.iscomplexobj(x) else x
+    return space.conjugate(x) if x.dtype.kind == "c" else x
