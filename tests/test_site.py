@@ -159,6 +159,9 @@ def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: 
         assert "use reshape and permute, or the package einops" in note("torch.func.rearrange")
         assert "use Dataset or IterableDataset" in note("torch.utils.data.DataChunk")
         assert note("torch.cuda.nvtx.mark").startswith("undertow.cuda.nvtx.mark: Mark a moment.")
+        assert "become CUDA graphs by themselves" in note("torch.cuda.CUDAGraph")
+        assert "become CUDA graphs by themselves" in note("torch.cuda.graph_pool_handle")
+        assert shown.value("torchNames.path('torch.cuda.OutOfMemoryError')") == "OutOfMemoryError"
         assert note("torch.float32").startswith("undertow.float32: dtype undertow.float32.")
         assert note("torch.onnx.export").startswith("undertow has no onnx.export: models are not exported")
         assert note("torch.Tensor.__getitem__") is None and note("torch.asdf").startswith("undertow has no asdf. What")
