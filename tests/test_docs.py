@@ -56,6 +56,15 @@ def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkey
     run_page(page.read_text(encoding="utf-8"), str(page))
 
 
+def test_the_environment_variables_are_told() -> None:
+    """Those that are read; undertow tells its own processes of two others."""
+    read = re.compile(r"""(?:environ|is_set)[^\n]*["'](UNDERTOW_[A-Z_]+)["']""")
+    files = [ROOT / "setup.py", *(ROOT / "src" / "undertow").rglob("*.py")]
+    found = {name for file in files for name in read.findall(file.read_text(encoding="utf-8"))}
+    told = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert len(found) > 8 and [name for name in found if name not in told] == []
+
+
 def test_names_of_the_library_exist() -> None:
     """`ut.nn.Linear` between backticks, on any page."""
     missing = []

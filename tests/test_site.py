@@ -159,6 +159,9 @@ def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: 
         assert "use reshape and permute, or the package einops" in note("torch.func.rearrange")
         assert "use Dataset or IterableDataset" in note("torch.utils.data.DataChunk")
         assert note("torch.cuda.nvtx.mark").startswith("undertow.cuda.nvtx.mark: Mark a moment.")
+        assert "become CUDA graphs by themselves" in note("torch.cuda.CUDAGraph")
+        assert "become CUDA graphs by themselves" in note("torch.cuda.graph_pool_handle")
+        assert shown.value("torchNames.path('torch.cuda.OutOfMemoryError')") == "OutOfMemoryError"
         assert note("torch.float32").startswith("undertow.float32: dtype undertow.float32.")
         assert note("torch.onnx.export").startswith("undertow has no onnx.export: models are not exported")
         assert note("torch.Tensor.__getitem__") is None and note("torch.asdf").startswith("undertow has no asdf. What")
@@ -179,6 +182,12 @@ def test_the_reference_shows_what_examples_return_and_kinks(made: dict[str, str]
     start = text.index("{py:function} undertow.abs(")
     shown = text[start : text.index(":::::", start)]
     assert f">>> ut.abs(ut.tensor([0.25, 0.75]))\n{ut.tensor([0.25, 0.75])!r}" in shown
+    start = text.index("{py:function} undertow.hardsigmoid(")  # its rule calls a private function
+    assert "where(strictly_between(input, -3, 3), g / 6, 0)" in text[start : start + 500]
+    layers = reference.layers()
+    assert (layers["conv2d"], layers["cross_entropy"], layers["kl_div"]) == ("Conv2d", "CrossEntropyLoss", "KLDivLoss")
+    assert all(hasattr(ut.nn, layer) for layer in layers.values()) and len(layers) > 80
+    assert "{py:class}`undertow.nn.Conv2d`" in made["nn-functional.md"]
     assert "gradient of input: g * sgn(input)" in shown and "[rule 2](../kinks.md)" in shown
     assert len(kinks.kinks()) > 50
     assert "`clamp`, written into the tensor itself.\n\nSee {py:func}`undertow.clamp`." in made["functions-other.md"]

@@ -119,9 +119,15 @@ typedef struct {
     atomic_int is_outside;
 } Elements;
 
-/* elements added, or written (the last one stays), where an index says: whole slices by one thread, or if there is only
- * one, some of its columns */
-#define SCATTER(NAME, REAL, OPERATOR)                                                                                 \
+#define ADD(to, x) ((to) + (x))
+#define MULTIPLY(to, x) ((to) * (x))
+#define MAXIMUM(to, x) ((to) >= (x) || (to) != (to) ? (to) : (x)) /* nan is largest, and smallest, as in NumPy */
+#define MINIMUM(to, x) ((to) <= (x) || (to) != (to) ? (to) : (x))
+#define LAST(to, x) (x)
+
+/* elements combined with those where an index says: whole slices by one thread, or if there is only one, some of its
+ * columns */
+#define SCATTER(NAME, REAL, COMBINED)                                                                                 \
     static void NAME(void *context, Py_ssize_t first, Py_ssize_t last)                                                \
     {                                                                                                                 \
         const Elements *e = context;                                                                                  \
@@ -134,7 +140,8 @@ typedef struct {
                 const npy_int64 *index = e->index + j * inner;                                                        \
                 const REAL *x = (const REAL *)e->x + j * inner;                                                       \
                 for (Py_ssize_t i = low; i < high; i++) {                                                             \
-                    out[index[i] * inner + i] OPERATOR x[i];                                                          \
+                    REAL *to = out + index[i] * inner + i;                                                            \
+                    *to = COMBINED(*to, x[i]);                                                                        \
                 }                                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
@@ -165,8 +172,11 @@ typedef struct {
             atomic_store(&e->is_outside, 1);                                                                          \
         }                                                                                                             \
     }                                                                                                                 \
-    SCATTER(scatter_add_##REAL, REAL, +=)                                                                             \
-    SCATTER(scatter_##REAL, REAL, =)
+    SCATTER(add_##REAL, REAL, ADD)                                                                                    \
+    SCATTER(multiply_##REAL, REAL, MULTIPLY)                                                                          \
+    SCATTER(maximum_##REAL, REAL, MAXIMUM)                                                                            \
+    SCATTER(minimum_##REAL, REAL, MINIMUM)                                                                            \
+    SCATTER(last_##REAL, REAL, LAST)
 
 ALONG(float)
 ALONG(double)
@@ -231,7 +241,7 @@ gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 }
 
 static PyObject *
-scattered(PyObject *const *arguments, Py_ssize_t count, int adds)
+scattered(PyObject *const *arguments, Py_ssize_t count, Share of_floats, Share of_doubles)
 {
     if (count != 4 || !is_plain(arguments[0]) || !PyArray_ISWRITEABLE((PyArrayObject *)arguments[0]) ||
         !is_plain(arguments[3])) {
@@ -245,31 +255,30 @@ scattered(PyObject *const *arguments, Py_ssize_t count, int adds)
     }
     int fits = PyArray_TYPE(x) == PyArray_TYPE(out) && PyArray_SAMESHAPE(x, index);
     if (fits) {
-        int is_float = PyArray_TYPE(x) == NPY_FLOAT;
-        Share share = is_float ? (adds ? scatter_add_float : scatter_float) : (adds ? scatter_add_double : scatter_double);
         given.out = PyArray_DATA(out);
         given.x = PyArray_DATA(x);
         given.index = PyArray_DATA(index);
-        WORK(PyArray_SIZE(index), divide(share, &given, given.along.outer == 1 ? given.along.inner : given.along.outer,
-                                         1.0 * PyArray_SIZE(index)));
+        WORK(PyArray_SIZE(index),
+             divide(PyArray_TYPE(x) == NPY_FLOAT ? of_floats : of_doubles, &given,
+                    given.along.outer == 1 ? given.along.inner : given.along.outer, 1.0 * PyArray_SIZE(index)));
     }
     Py_DECREF(index);
     return Py_NewRef(fits ? Py_True : Py_None);
 }
 
-/* scatter_add(out, dim, index, x) -> True; adds the elements of x, as many as the index has, where it says */
-PyObject *
-scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    return scattered(arguments, count, 1);
-}
+/* scatter_add(out, dim, index, x) -> True; adds the elements of x, as many as the index has, where it says; the others
+ * multiply, keep the larger or smaller one, or put them there, of which the last one stays */
+#define SCATTERED(NAME, SHARE)                                                                                        \
+    PyObject *NAME(PyObject *module, PyObject *const *arguments, Py_ssize_t count)                                    \
+    {                                                                                                                 \
+        return scattered(arguments, count, SHARE##_float, SHARE##_double);                                            \
+    }
 
-/* scatter(out, dim, index, x) -> True; the same, but puts them there */
-PyObject *
-scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    return scattered(arguments, count, 0);
-}
+SCATTERED(scatter_add, add)
+SCATTERED(scatter_multiply, multiply)
+SCATTERED(scatter_maximum, maximum)
+SCATTERED(scatter_minimum, minimum)
+SCATTERED(scatter, last)
 
 /* ---- rows of any kind of elements */
 

@@ -135,6 +135,9 @@ PyObject *logsumexp_rows_gradient(PyObject *module, PyObject *const *arguments, 
 PyObject *copied(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_add(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter_multiply(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter_maximum(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *scatter_minimum(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -56,11 +56,16 @@ const torchNames = (() => {
     if (!place) return;
     const words = document.createElement("p");
     words.className = "admonition search-note";
-    words.textContent = text;
+    for (const part of text.split(/(docs\/[\w-]+\.md)/)) {
+      const page = /^docs\/(.*)\.md$/.exec(part);
+      const link = page && Object.assign(document.createElement("a"), { href: `${page[1]}.html`, textContent: page[1] });
+      words.append(link || part);
+    }
     place.prepend(words);
   };
   document.addEventListener("DOMContentLoaded", () => {
     if (typeof Search === "undefined") return; // another page that has a `q` in its address
+    if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false; // pages cannot be fetched
     const isEntry = (title, kind) => kind === "object" || title === `undertow.${name}`; // or the page of a module
     const words = asked.toLowerCase().split(/[\s-]+/).filter((word) => word.length > 3);
     const told = (title) => words.filter((word) => title.toLowerCase().includes(word)).length;

@@ -74,6 +74,44 @@ def test_elements(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     np.testing.assert_array_equal(written, np.moveaxis(expected, 0, dim))
 
 
+@pytest.mark.parametrize("by", ["add", "multiply", "maximum", "minimum"])
+@pytest.mark.parametrize(("shape", "dim"), [((300, 200), 0), ((300, 20), 1), ((4, 50, 300), 1), ((60_000,), 0)])
+def test_elements_combined(shape: tuple[int, ...], dim: int, by: str) -> None:
+    x = numbers(*shape)
+    x.reshape(-1)[::97], x.reshape(-1)[5::89] = np.nan, -0.0
+    index = RNG.integers(0, shape[dim], shape)
+    source = numbers(*shape)
+    source.reshape(-1)[::101], source.reshape(-1)[7::103] = np.nan, np.inf
+    found, expected = x.copy(), x.copy()
+    assert getattr(core, f"scatter_{by}")(found, dim, index, source) is True
+    places = list(np.indices(shape, sparse=True))
+    places[dim] = index
+    with np.errstate(invalid="ignore"):
+        getattr(np, by).at(expected, tuple(places), source)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["f", "d", "e", "i"])
+def test_a_vector_repeated_over_the_other_dimensions(dim: int, dtype: str) -> None:
+    """As programs on graphs write them: a row of the index says where a whole row goes."""
+    x, source = [(numbers(6, 7, 40) * 9).astype(dtype) for _ in range(2)]
+    vector = RNG.integers(0, x.shape[dim], x.shape[dim])
+    index = np.broadcast_to(vector.reshape([-1 if d == dim else 1 for d in range(3)]), x.shape)
+    packed, repeated = ut.tensor(index.copy()), ut.tensor(vector).reshape([-1 if d == dim else 1 for d in range(3)])
+    repeated = repeated.expand(x.shape)
+    t, s = ut.tensor(x), ut.tensor(source)
+    np.testing.assert_array_equal(t.gather(dim, repeated).numpy(), np.take_along_axis(x, index, dim))
+    for name in ("sum", "prod", "mean", "amax", "amin"):
+        found = t.scatter_reduce(dim, repeated, s, name)
+        np.testing.assert_array_equal(found.numpy(), t.scatter_reduce(dim, packed, s, name).numpy())
+    assert repeated.stride().count(0) == 2
+    outside = ut.full([x.shape[d] if d == dim else 1 for d in range(3)], x.shape[dim])
+    for call in (lambda index: t.gather(dim, index), lambda index: t.scatter_add(dim, index, s)):
+        with pytest.raises(RuntimeError, match=f"index {x.shape[dim]} is out of bounds for dimension {dim}"):
+            call(outside.expand(x.shape))
+
+
 @pytest.mark.parametrize("width", [1, 63, 64, 200])
 def test_rows_are_added_in_their_order(width: int) -> None:
     rows, index = numbers(3000, width), RNG.integers(0, 50, 3000)

@@ -198,11 +198,3 @@ def test_programs_give_the_same_on_both_devices(program: Callable[[Any, str], It
     for here, there in zip(results(program, ut, "cpu"), results(program, ut, "cuda"), strict=True):
         assert here.shape == there.shape
         np.testing.assert_allclose(there, here, rtol=tolerance, atol=tolerance)
-
-
-def test_sparse_gradients_are_refused_by_name() -> None:
-    table = ut.nn.Embedding(12, 4, sparse=True).to("cuda")
-    with pytest.raises(NotImplementedError, match=r"no sparse tensors on cuda .* sparse=False"):
-        table(ut.tensor([1, 3], device="cuda")).sum().backward()
-    with pytest.raises(NotImplementedError, match="to_dense"):
-        ut.eye(3).to_sparse().to("cuda")

@@ -167,9 +167,9 @@ def test_indices_are_checked_unless_that_is_switched_off() -> None:
 
 
 def test_other_devices_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="sparse tensors live on the CPU"):
+    with pytest.raises(NotImplementedError, match="sparse tensors live on the CPU and on GPUs"):
         ut.sparse_coo_tensor([[0]], ut.ones(1, device="sim:0"), (3,))
-    with pytest.raises(NotImplementedError, match="sparse tensors live on the CPU"):
+    with pytest.raises(NotImplementedError, match="sparse tensors live on the CPU and on GPUs"):
         ut.ones(2, device="sim:0").to_sparse()
 
 

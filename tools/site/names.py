@@ -24,6 +24,9 @@ torch.nn.attention.flex_attention torch.nn.grad torch.nn.utils.fusion torch.onnx
 #: values that are no functions, of which the search says something
 CONSTANTS = (undertow.dtype, undertow.layout, undertow.memory_format, float)
 
+#: where a module finds names that `dir` of it does not tell, because they load what drives GPUs
+LATER = {"cuda": "undertow.torch_names.cuda_names"}
+
 #: modules of PyTorch that have another name here
 MOVED = {"utils.data": "data", "nn.modules": "nn"}
 
@@ -46,7 +49,7 @@ def names(described: set[str]) -> dict[str, Any]:
             place = resolve(f"undertow.{below}".rstrip("."))
         except ImportError:
             continue
-        for name in dir(place):
+        for name in {*dir(place), *(dir(resolve(LATER[below])) if below in LATER else ())}:
             value, path = value_of(f"undertow.{below}.{name}".replace("..", ".")), f"{below}.{name}".lstrip(".")
             if name.startswith("_") or f"undertow.{path}" in described or not is_something(value):
                 continue

@@ -11,6 +11,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import undertow
@@ -285,11 +286,25 @@ def function_text(value: Any, name: str, notes: dict[str, list[str]], path: str,
         parts += notes.get(name, [])
     if WRITTEN.fullmatch(parts[0]) and callable(getattr(undertow, name[:-1], None)):
         parts.append(f"See {{py:func}}`undertow.{name[:-1]}`.")
+    if path == "undertow.nn.functional" and name in layers():
+        parts.append(f"As a layer, with its arguments and shapes: {{py:class}}`undertow.nn.{layers()[name]}`.")
     if is_in_place(name, value):
         module = None if of_class else "ut" + path.removeprefix("undertow")
         example = example_in_place(REGISTRY.get(name[:-1]), name, module)
         parts += [] if example is None else [example_text(example)]
     return "\n\n".join([part for part in parts if part.strip()])
+
+
+@cache
+def layers() -> dict[str, str]:
+    """Functions of layers -> the class that says what their arguments are: `mse_loss` -> `MSELoss`."""
+    classes = {name.lower(): name for name in public_names(undertow.nn) if inspect.isclass(getattr(undertow.nn, name))}
+    classes |= {name.removesuffix("loss"): classes[name] for name in classes if name.endswith("loss")}
+    classes |= {"binarycrossentropy": "BCELoss", "binarycrossentropywithlogits": "BCEWithLogitsLoss"}
+    classes |= {"batchnorm": "BatchNorm1d", "instancenorm": "InstanceNorm1d", "interpolate": "Upsample"}
+    classes |= {"multiheadattentionforward": "MultiheadAttention"}
+    names = {name: name.replace("_", "").removesuffix("loss") for name in public_names(undertow.nn.functional)}
+    return {name: classes[plain] for name, plain in names.items() if plain in classes}
 
 
 #: their examples need a GPU, or processes that have found each other: tests run them, and the site shows no results

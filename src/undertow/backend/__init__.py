@@ -34,7 +34,7 @@ def namespace_of(device: object) -> ArrayNamespace:
 
 def namespace_of_array(array: object) -> ArrayNamespace:
     """The array functions of the device that an array lies on."""
-    return array.namespace if isinstance(array, DeviceArray) else cpu
+    return getattr(array, "namespace", cpu)
 
 
 def meta_namespace() -> ArrayNamespace:

@@ -103,8 +103,11 @@ note_outside = kernel("note_outside")
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
 scatter_add = kernel("scatter_add")
-#: the same, but puts them there
+#: the same, but puts them there, or combines them with what is there
 scatter = kernel("scatter")
+scatter_multiply = kernel("scatter_multiply")
+scatter_maximum = kernel("scatter_maximum")
+scatter_minimum = kernel("scatter_minimum")
 #: on other devices alone: (x, whether its logarithm, zeros for rows of -inf) -> softmax of the last dimension; (g, what
 #: that gave, whether it was the logarithm) -> its gradient
 softmax_rows_of = kernel("softmax_rows_of")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import devices_in_use
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
+from undertow.ops.index.index_arrays import add_at
 from undertow.optim import together
 from undertow.optim.complex_as_real import RealOptimizer
 from undertow.optim.optimizer import Optimizer, check_at_least_zero, count_step, decayed, refuse, slot
@@ -117,7 +118,11 @@ class SGD(Optimizer):
                 "both to 0, or make the gradient dense"
             )
         rate = -group["lr"] if group["maximize"] else group["lr"]
-        xp.subtract.at(param, tuple(grad.indices), rate * grad.values)
+        places, change = tuple(grad.indices), rate * grad.values
+        if param.flags.c_contiguous:
+            add_at(xp, param, places, -change)
+        else:
+            xp.subtract.at(param, places, change)
 
 
 class ASGD(RealOptimizer):

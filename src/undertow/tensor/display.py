@@ -235,18 +235,24 @@ def write_sparse(tensor: Tensor, prefix: str) -> str:
         texts.append(text + (f", size={array.shape}" if not array.size else "") + ")")
     between = ",\n" + " " * len(prefix)
     if tensor._array.layout == "sparse_coo":  # PyTorch gives the size a line of its own, for this layout
-        texts.append(f"size={tensor._array.shape}")
+        texts.append(f"{''.join([f'{note}, ' for note in device_note(tensor)])}size={tensor._array.shape}")
     return prefix + between.join(texts)
 
 
 def sparse_notes(tensor: Tensor) -> Iterator[str]:
     array, default = tensor._array, dtypes.default_dtype()
     if array.layout != "sparse_coo":
+        yield from device_note(tensor)
         yield f"size={array.shape}"
     yield f"nnz={array.nnz}"
     if array.dtype not in (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_):
         yield f"dtype={dtypes.public(array.dtype)}"
     yield f"layout={PREFIX[0]}.{array.layout}"
+
+
+def device_note(tensor: Tensor) -> Iterator[str]:
+    if tensor._xp.device.type != "cpu":
+        yield f"device='{tensor._xp.device}'"
 
 
 def meta_notes(tensor: Tensor) -> Iterator[str]:
@@ -259,8 +265,7 @@ def meta_notes(tensor: Tensor) -> Iterator[str]:
 def data_notes(tensor: Tensor) -> Iterator[str]:
     """What the numbers alone do not show: device, size, dtype."""
     array, default = tensor._array, dtypes.default_dtype()
-    if tensor._xp.device.type != "cpu":
-        yield f"device='{tensor._xp.device}'"
+    yield from device_note(tensor)
     if (array.size == 0 and array.ndim != 1) or (array.size and not options.edgeitems):
         yield f"size={array.shape}"
     evident = (default, dtypes.complex_of(default), dtypes.int64, dtypes.bool_) if array.size else (default,)

@@ -42,6 +42,7 @@ REASONS = [
     (r"torch\.(jit|fx|compiler|export|package)\.", COMPILER),
     (r".*(quant|qparams|q_per|q_scale|q_zero|qint|quint|fbgemm|int_repr|observer|fake_|qscheme|per_channel|per_tensor)", QUANTIZED),
     (r".*(cudnn|miopen|mkldnn|batch_norm_\w+|native_\w+|conv_tbc|_copy$|resize_as_sparse|slice_inverse|hspmm|hsmm|dsmm)", KERNEL),
+    (r"torch\.cuda\.(CUDAGraph|graph\w*|make_graphed_callables)$", "leave it out: launches that repeat become CUDA graphs by themselves (docs/cuda.md)"),
     (r"torch\.(cuda|xpu|mtia|mps|ipu|vulkan)\b", GPU),
     (r"torch\.Tensor\.(ipu|xpu|mtia|pin_memory|record_stream|to_mkldnn|storage_type)$", GPU),
     (r"torch\.distributed\.", PROCESSES),

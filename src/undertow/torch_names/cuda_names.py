@@ -29,13 +29,14 @@ utilization = refuse
 
 
 class OfGpus:
-    """A class of objects on a GPU: nothing is one of it."""
+    """Nothing is of this class: tensors on a GPU are of class Tensor, and `x.is_cuda` and `x.dtype` tell more."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         refuse()
 
 
-class CUDAGraph(OfGpus): ...
+class CUDAGraph(OfGpus):
+    """Nothing is of this class: launches that repeat become CUDA graphs by themselves."""
 
 
 class FloatTensor(OfGpus): ...

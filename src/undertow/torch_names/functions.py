@@ -65,7 +65,7 @@ def compile(model: Any = None, **kwargs: Any) -> Any:
 
 
 class AcceleratorError(RuntimeError):
-    """A GPU has failed: there is none.
+    """What PyTorch raises when a GPU fails; undertow raises RuntimeError, from which this derives, and never this.
 
     >>> import undertow as ut
     >>> issubclass(ut.AcceleratorError, RuntimeError)

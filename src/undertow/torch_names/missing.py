@@ -33,6 +33,9 @@ QUANTIZED = "undertow computes with floats, and models cannot be quantized."
 IN_PLACE = "write it with an underscore at the end, for it changes its tensor:"
 PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators."
 
+#: modules of which undertow has so little that programs are given a stand-in for every other name
+IN_PART = {"distributed.fsdp"}
+
 #: of packages below undertow
 BELOW = {
     "nn": {
@@ -54,7 +57,7 @@ BELOW = {
     },
     "nn.parallel": dict.fromkeys(
         ["DistributedDataParallelCPU"],
-        "undertow trains in one process: use DataParallel, or share the parameters as examples/hogwild.py does.",
+        "use DistributedDataParallel, whose processes exchange over MPI (docs/distributed.md).",
     ),
     "optim": {"swap_in_optimizer_params_and_state": "load a state_dict() instead."},
     "data": {
@@ -89,7 +92,8 @@ def getter(module: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module below undertow."""
 
     def __getattr__(name: str) -> Any:
-        if STAND_INS and name in BELOW.get(module, {}):
+        has_stand_in = name in BELOW.get(module, {}) or (module in IN_PART and not name.startswith(("__", "pytest")))
+        if STAND_INS and has_stand_in:
             return STAND_INS[0](f"torch.{module}.{name}")
         if not name.startswith("_"):
             with suppress(ModuleNotFoundError):  # a module that PyTorch imports with the package

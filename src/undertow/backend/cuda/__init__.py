@@ -79,11 +79,11 @@ from undertow.backend.cuda.wrappers import (
     made_on_host,
     on_host,
     refuse,
-    refuse_sparse,
     strided_view,
     without_detour,
 )
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType, non_blocking
+from undertow.backend.sparse.protocol import AnySparse
 from undertow.compiled import core
 from undertow.errors import OutOfMemoryError as OutOfMemoryError
 
@@ -249,7 +249,8 @@ class CudaNamespace(ArrayNamespace):
         if not tail.is_device_array(value):
             value = self._stacked(value)
             if not tail.is_device_array(value):
-                refuse_sparse(value)
+                if isinstance(value, AnySparse):
+                    return value if value.namespace is self else value.on(self.take_over)
                 host = np.asarray(value, dtype, order)
                 learn(host.dtype)
                 return self.here().from_host(host)
@@ -284,6 +285,8 @@ class CudaNamespace(ArrayNamespace):
 
     def take_over(self, array: Array) -> Array:
         """A copy of an array of any device, in this one's memory."""
+        if isinstance(array, AnySparse):
+            return array.on(self.take_over)
         if not tail.is_device_array(array):
             later = self._later(array) if non_blocking.get() else None
             return self.asarray_(array.to_host() if hasattr(array, "to_host") else array) if later is None else later

@@ -20,6 +20,7 @@ from undertow.backend.cuda import by_cupy, device, exchange, functions, making, 
 from undertow.backend.cuda.reductions import OPERATIONS, result_dtype, supported
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.interface import Array, Device, DType, HostValues
+from undertow.backend.sparse.protocol import AnySparse
 
 
 class Flags:
@@ -79,6 +80,8 @@ class Methods(HostValues):
     # ---- functions of NumPy
 
     def __array_ufunc__(self, ufunc: Array, method: str, *inputs: Any, **options: Any) -> Array | None:
+        if any([isinstance(x, AnySparse) for x in inputs]):
+            return NotImplemented
         if method == "__call__":
             return call_ufunc(self.namespace, ufunc, inputs, options)
         if method == "reduce" and ufunc.__name__ in functions.REDUCTIONS:
@@ -95,6 +98,8 @@ class Methods(HostValues):
         return tail.on_host(f"{ufunc.__name__}.{method}", getattr(ufunc, method), inputs, options, written)
 
     def __array_function__(self, function: Array, types: Any, args: Any, kwargs: Any) -> Any:
+        if any([issubclass(t, AnySparse) for t in types]):
+            return NotImplemented
         return call_function(self.namespace, function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -289,7 +289,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 #: ufuncs that are no elementwise functions
-UFUNCS: dict[str, Callable[..., Any]] = {"matmul": matmul}
+UFUNCS: dict[str, Callable[..., Any]] = {
+    "matmul": matmul, "divmod": lambda a, b: (np.floor_divide(a, b), np.remainder(a, b)),
+}  # fmt: skip
 
 #: functions that are methods of arrays, too
 OWN_METHODS = (

@@ -292,7 +292,7 @@ def as_indices(index: Any, always: bool = False) -> Any:
     items = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
     for given in items:
-        item: Any = np.asarray(given) if isinstance(given, list) else given
+        item: Any = np.asarray(given, None if given else np.int64) if isinstance(given, list) else given
         is_array = isinstance(item, np.ndarray) or tail.is_device_array(item)
         if is_array and item.dtype.kind == "b" and item.ndim and (always or len(items) > 1):
             found.extend(searching.nonzero(item) if tail.is_device_array(item) else np.nonzero(item))

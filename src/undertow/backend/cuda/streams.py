@@ -15,6 +15,7 @@ from typing import Any
 from undertow.backend.cuda import device as gpus
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.interface import Array, Device
+from undertow.backend.sparse.protocol import AnySparse
 from undertow.backend.streams import UsedInBlocks, chosen_streams
 from undertow.backend.streams import chosen_variable as chosen_variable
 
@@ -105,7 +106,10 @@ class Stream(UsedInBlocks):
 
     def keep(self, array: Array) -> None:
         """Let memory that this stream works with not be handed out again before it is done with it."""
-        if array is not None and isinstance(array, gpus.extension().Array):
+        if isinstance(array, AnySparse):
+            for _, part in array.parts():
+                self.keep(part)
+        elif array is not None and isinstance(array, gpus.extension().Array):
             gpus.extension().record_stream(array, self.number)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device
+from undertow.backend.sparse.protocol import AnySparse
 from undertow.errors import warn_once
 
 #: how often each function of NumPy was computed on the host
@@ -29,7 +30,12 @@ setting = _Setting()
 
 
 def on_host(name: str, function: Callable[..., Any], args: Any, kwargs: Any, written: Sequence[Any] = ()) -> Any:
-    """Call a function of NumPy on copies of arrays; those in `written` are written back. Results are on the device."""
+    """Call a function of NumPy on copies of arrays; those in `written` are written back. Results are on the device.
+
+    Sparse arrays know what to do on their device, so there is nothing to copy.
+    """
+    if any([isinstance(value, AnySparse) for value in args]):
+        return function(*args, **kwargs)
     meet_setting(name)
     counts[name] += 1
     copies: dict[int, Any] = {}

@@ -109,12 +109,3 @@ def conj(space: Any, x: Array) -> Any:
     if dtype is None:
         return x.conjugate() if type(x) is complex else x
     return space.conjugate(x) if dtype.kind == "c" else x
-
-
-def refuse_sparse(value: Any) -> None:
-    """NotImplementedError for an array that keeps only what is not zero."""
-    if str(getattr(value, "layout", "")).startswith("sparse"):
-        raise NotImplementedError(
-            "there are no sparse tensors on cuda yet. Keep them on the CPU, call to_dense() first, or give "
-            "Embedding and EmbeddingBag sparse=False."
-        )

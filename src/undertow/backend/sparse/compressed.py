@@ -22,8 +22,14 @@ from undertow.backend.interface import Array, DType
 from undertow.backend.sparse.coo import SparseArray, unsupported
 from undertow.backend.sparse.kernels import LINEAR, ZERO_TO_ZERO, from_dense, is_number, store, values_at
 from undertow.backend.sparse.kernels import to_dense as coo_to_dense
-from undertow.backend.sparse.places import coalesced, flat_places, with_sparse_dim
-from undertow.backend.sparse.protocol import AnySparse, SparseConversionError, keep_sparse_arrays, layout_title
+from undertow.backend.sparse.places import coalesced, flat_places, places_at, with_sparse_dim
+from undertow.backend.sparse.protocol import (
+    AnySparse,
+    SparseConversionError,
+    keep_sparse_arrays,
+    layout_title,
+    space_of,
+)
 
 #: layouts that compress rows
 BY_ROWS = ("sparse_csr", "sparse_bsr")
@@ -75,6 +81,10 @@ class CompressedArray(AnySparse):
 
     def with_values(self, values: Array) -> CompressedArray:
         return CompressedArray(self.layout, self.compressed_indices, self.plain_indices, values, self.shape)
+
+    def on(self, move: Callable[[Array], Array]) -> CompressedArray:
+        compressed, plain = move(self.compressed_indices), move(self.plain_indices)
+        return CompressedArray(self.layout, compressed, plain, move(self.values), self.shape)
 
     def coo(self) -> SparseArray:
         values = self.values.reshape(-1, *self.shape[self.batch_dim + 2 :])
@@ -160,7 +170,8 @@ def is_compressed(value: Array) -> bool:
 
 def expand_compressed(compressed_indices: Array) -> Array:
     """The row (or column) of every value, batches one after the other and all rows numbered through."""
-    return np.repeat(np.arange(compressed_indices[..., 1:].size), np.diff(compressed_indices).ravel())
+    steps = compressed_indices[..., 1:] - compressed_indices[..., :-1]
+    return np.repeat(space_of(steps).arange(steps.size), steps.ravel())
 
 
 def places_of(array: CompressedArray) -> Array:
@@ -169,11 +180,11 @@ def places_of(array: CompressedArray) -> Array:
     batch, major = np.divmod(expand_compressed(array.compressed_indices), array.compressed_indices.shape[-1] - 1 or 1)
     minor = array.plain_indices.ravel().astype(np.int64)
     rows, cols = (major, minor) if array.layout in BY_ROWS else (minor, major)
-    inner_rows, inner_cols = np.divmod(np.arange(block[0] * block[1]), block[1])
+    inner_rows, inner_cols = np.divmod(array.namespace.arange(block[0] * block[1]), block[1])
     per_block = len(inner_rows)
-    indices = np.empty((n + 2, len(rows) * per_block), np.int64)
+    indices = array.namespace.empty((n + 2, len(rows) * per_block), np.int64)
     if n:
-        indices[:n] = np.unravel_index(np.repeat(batch, per_block), array.shape[:n])
+        indices[:n] = places_at(np.repeat(batch, per_block), array.shape[:n])
     indices[n] = (rows[:, None] * block[0] + inner_rows).ravel()
     indices[n + 1] = (cols[:, None] * block[1] + inner_cols).ravel()
     return indices
@@ -194,7 +205,7 @@ def compress(array: SparseArray, layout: str, blocksize: tuple[int, int] | None 
         blocks, values = numbers, array.values
     else:
         blocks, at = np.unique(numbers, return_inverse=True)
-        values = np.zeros((len(blocks), *block, *array.shape[n + 2 :]), array.dtype)
+        values = array.namespace.zeros((len(blocks), *block, *array.shape[n + 2 :]), array.dtype)
         values[at, inner_rows, inner_cols] = array.values
     major, minor = np.divmod(blocks, sizes[1] or 1)
     return batched(
@@ -212,9 +223,9 @@ def batched(layout: str, major: Array, minor: Array, values: Array, array: Array
             "Expect the same number of specified elements per batch. A compressed layout keeps one nnz for all "
             "matrices of a batch; convert them one by one."
         )
-    compressed = np.zeros((*batch, rows + 1), np.int64)
-    np.cumsum(counts, axis=-1, out=compressed[..., 1:])
-    nnz = int(totals.flat[0]) if totals.size else 0
+    compressed = space_of(counts).zeros((*batch, rows + 1), np.int64)
+    compressed[..., 1:] = np.cumsum(counts, axis=-1)
+    nnz = int(totals.max()) if totals.size else 0
     shape = *batch, nnz
     return CompressedArray(
         layout, compressed, minor.reshape(shape), values.reshape(*shape, *values.shape[1:]), array.shape
@@ -315,7 +326,7 @@ def computed(ufunc: Array, inputs: Any) -> Array:
     if name in LINEAR or name in ZERO_TO_ZERO:
         return first.with_values(ufunc(first.values))
     if name in ("multiply", "divide") and any(map(is_scalar, inputs)):
-        return first.with_values(np.asarray(scaled(ufunc, inputs)))
+        return first.with_values(first.namespace.asarray(scaled(ufunc, inputs)))
     if name in ("add", "subtract", "multiply") and inputs[0] is first and first.same_places(inputs[1]):
         return first.with_values(ufunc(first.values, inputs[1].values))
     layout = "sparse_csr" if name == "matmul" else None
@@ -352,14 +363,14 @@ def sum_over(
 def zeros_like(array: CompressedArray, dtype: DType | None = None, order: str = "K") -> CompressedArray:
     """An array of the layout without any values."""
     n = array.batch_dim
-    values = np.zeros((*array.shape[:n], 0, *array.values.shape[n + 1 :]), dtype or array.dtype)
+    values = array.namespace.zeros((*array.shape[:n], 0, *array.values.shape[n + 1 :]), dtype or array.dtype)
     compressed, plain = np.zeros_like(array.compressed_indices), array.plain_indices[..., :0]
     return CompressedArray(array.layout, compressed, plain, values, array.shape)
 
 
 def empty_like(array: CompressedArray, dtype: DType | None = None, order: str = "K") -> CompressedArray:
     """An array with values at the same places."""
-    return array.with_values(np.zeros(array.values.shape, dtype or array.dtype))
+    return array.with_values(array.namespace.zeros(array.values.shape, dtype or array.dtype))
 
 
 def copyto(target: Array, source: Array, casting: str = "same_kind", where: Any = True) -> None:

@@ -66,6 +66,9 @@ class SparseArray(AnySparse):
     def with_values(self, values: Array) -> SparseArray:
         return SparseArray(self.indices, values, self.shape, self.coalesced)
 
+    def on(self, move: Callable[[Array], Array]) -> SparseArray:
+        return SparseArray(move(self.indices), move(self.values), self.shape, self.coalesced)
+
     def __reduce__(self) -> Any:
         return SparseArray, (self.indices, self.values, self.shape, self.coalesced)
 

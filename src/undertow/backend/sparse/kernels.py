@@ -13,26 +13,32 @@ from undertow.backend.cpu import cpu
 from undertow.backend.interface import Array, DType
 from undertow.backend.sparse.coo import AnySparse, SparseArray, SparseConversionError, unsupported
 from undertow.backend.sparse.places import (
+    add_at,
     coalesced,
     flat_places,
-    places_at,
+    matches,
     starts_of_runs,
     sum_runs,
     with_sparse_dim,
 )
+from undertow.backend.sparse.protocol import space_of
 from undertow.backend.sparse.shapes import concatenate, expand_dims, stack, swapaxes
 
 # ---- between sparse and dense
 
 
 def to_dense(array: SparseArray) -> Array:
-    return add_into(np.zeros(array.shape, array.dtype), array)
+    return add_into(array.namespace.zeros(array.shape, array.dtype), array)
 
 
 def add_into(out: Array, array: SparseArray) -> Array:
     """Add a sparse array to a dense one, in place."""
-    if array.sparse_dim == 1 and kernels.add_rows(cpu, out, array.indices[0], np.ascontiguousarray(array.values)):
-        return out
+    space, count = array.namespace, array.sparse_dim
+    if (count == 1 or (count and space is not cpu)) and out.flags.c_contiguous:
+        flat = array.indices[0] if count == 1 else flat_places(array.indices, array.shape[:count])
+        rows = out.reshape(math.prod(array.shape[:count]), *array.shape[count:])
+        if kernels.add_rows(space, rows, flat, space.ascontiguousarray(array.values)):
+            return out
     array = coalesced(array)
     places = tuple(array.indices) if array.sparse_dim else slice(0, array.nnz)
     (out if array.sparse_dim else out[None])[places] += array.values
@@ -42,7 +48,8 @@ def add_into(out: Array, array: SparseArray) -> Array:
 def from_dense(array: Array, sparse_dim: int) -> SparseArray:
     """The elements (blocks, for sparse_dim < ndim) of a dense array that are not zero."""
     present = (array != 0).any(axis=tuple(range(sparse_dim, array.ndim)))
-    indices = np.stack(np.nonzero(present)) if sparse_dim else np.zeros((0, int(present)), np.int64)
+    none = space_of(array).zeros
+    indices = np.stack(np.nonzero(present)) if sparse_dim else none((0, int(present)), np.int64)
     values = array[present] if sparse_dim else array[None][: int(present)].copy()
     return SparseArray(indices.astype(np.int64), values, array.shape, True)
 
@@ -53,12 +60,10 @@ def values_at(array: Array, indices: Array) -> Array:
     if type(array) is not SparseArray:
         return array[tuple(indices)] if count else np.repeat(array[None], nnz, axis=0)
     array = coalesced(with_sparse_dim(array, count))
-    out = np.zeros((nnz, *array.shape[count:]), array.dtype)
+    out = array.namespace.zeros((nnz, *array.shape[count:]), array.dtype)
     if array.nnz:
         sizes = array.shape[:count]
-        there, wanted = flat_places(array.indices, sizes), flat_places(indices, sizes)
-        found = np.minimum(np.searchsorted(there, wanted), array.nnz - 1)
-        hit = there[found] == wanted
+        found, hit = matches(flat_places(array.indices, sizes), flat_places(indices, sizes))
         out[hit] = array.values[found[hit]]
     return out
 
@@ -69,8 +74,9 @@ def masked(array: Array, mask: SparseArray) -> SparseArray:
 
 
 def zeros_like(array: SparseArray, dtype: DType | None = None, order: str = "K") -> SparseArray:
-    values = np.zeros((0, *array.shape[array.sparse_dim :]), dtype or array.dtype)
-    return SparseArray(np.zeros((array.sparse_dim, 0), np.int64), values, array.shape, True)
+    zeros = array.namespace.zeros
+    values = zeros((0, *array.shape[array.sparse_dim :]), dtype or array.dtype)
+    return SparseArray(zeros((array.sparse_dim, 0), np.int64), values, array.shape, True)
 
 
 # ---- sums
@@ -181,9 +187,10 @@ def multiply_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
     count = max(a.sparse_dim, b.sparse_dim)
     a, b = (coalesced(with_sparse_dim(x, count)) for x in (a, b))
     sizes = a.shape[:count]
-    flat = flat_places(a.indices, sizes), flat_places(b.indices, sizes)
-    common, at_a, at_b = np.intersect1d(*flat, assume_unique=True, return_indices=True)
-    return SparseArray(places_at(common, sizes), a.values[at_a] * b.values[at_b], a.shape, True)
+    if not a.nnz or not b.nnz:
+        return zeros_like(a, np.result_type(a.dtype, b.dtype))
+    at_a, hit = matches(flat_places(a.indices, sizes), flat_places(b.indices, sizes))
+    return SparseArray(b.indices[:, hit], a.values[at_a[hit]] * b.values[hit], a.shape, True)
 
 
 def divide(a: Array, b: Array) -> SparseArray:
@@ -215,15 +222,19 @@ def product(a: Array, b: Array) -> Array:
 
 def product_of_values(a: Array, b: Array, indices: Array) -> Array:
     """The elements of a @ b.T, for dense a and b, at the given places."""
-    return np.einsum("ij,ij->i", a[indices[0]], b[indices[1]])
+    rows, columns = a[indices[0]], b[indices[1]]
+    return np.einsum("ij,ij->i", rows, columns) if space_of(a) is cpu else (rows * columns).sum(axis=1)
 
 
 def rows_times(a: SparseArray, b: Array) -> Array:
     """a @ b for a coalesced matrix a and a dense b."""
     rows, cols = a.indices
     values = a.values.reshape(-1, *(1,) * (b.ndim - 1))
+    space = a.namespace
+    out = space.zeros((a.shape[0], *b.shape[1:]), np.result_type(a.values, b))
+    if space is not cpu:
+        return add_at(out, rows, (values * b[cols]).astype(out.dtype, copy=False))
     starts = starts_of_runs(rows)
-    out = np.zeros((a.shape[0], *b.shape[1:]), np.result_type(a.values, b))
     lengths = np.diff(starts, append=a.nnz)
     if not a.nnz or 32 * int(lengths.max()) > len(starts):
         out[rows[starts]] = sum_runs(values * b[cols], starts)
@@ -251,8 +262,9 @@ def product_of_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
         raise unsupported("matmul of sparse vectors")
     first = np.searchsorted(b.indices[0], a.indices[1])
     counts = np.searchsorted(b.indices[0], a.indices[1], side="right") - first
-    of_a = np.repeat(np.arange(a.nnz), counts)
-    of_b = np.arange(len(of_a)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    arange = a.namespace.arange
+    of_a = np.repeat(arange(a.nnz), counts)
+    of_b = arange(len(of_a)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
     indices = np.stack([a.indices[0][of_a], b.indices[1][of_b]])
     return coalesced(SparseArray(indices, a.values[of_a] * b.values[of_b], (a.shape[0], b.shape[1])))
 

@@ -7,13 +7,14 @@ SparseUnsupported and names the way out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from undertow.backend.cpu import cpu
-from undertow.backend.interface import Array, DType
+from undertow.backend.interface import Array, ArrayNamespace, DeviceArray, DType
 
 
 class SparseUnsupported(NotImplementedError, AttributeError):
@@ -50,6 +51,7 @@ class AnySparse(NDArrayOperatorsMixin):
     writeable        False if it shows another one's values in another order, which in-place changes would not reach
     with_values(v)   an array with other values at the same places
     become(other)    take over the parts of another one
+    on(move)         the same array with every part replaced by `move(part)`, on another device
     """
 
     __slots__ = ("__weakref__", "shape", "values", "writeable")
@@ -67,6 +69,7 @@ class AnySparse(NDArrayOperatorsMixin):
     flags = property(lambda self: Flags(self.writeable))  # a new one, of which changes have no effect
     base = property(lambda self: self.values)  # its memory is never the object's own
     T = property(lambda self: self.transpose())
+    namespace = property(lambda self: space_of(self.values))
 
     def parts(self) -> list[tuple[str, Any]]:
         raise NotImplementedError
@@ -76,6 +79,12 @@ class AnySparse(NDArrayOperatorsMixin):
 
     def with_values(self, values: Array) -> Any:
         raise NotImplementedError
+
+    def on(self, move: Callable[[Array], Array]) -> Any:
+        raise NotImplementedError
+
+    def to_host(self) -> Any:
+        return self.on(lambda part: part.to_host() if isinstance(part, DeviceArray) else part.copy())
 
     @property
     def size(self) -> int:
@@ -132,6 +141,11 @@ class AnySparse(NDArrayOperatorsMixin):
 
     def dot(self, other: Array) -> Array:
         return np.matmul(self, other)
+
+
+def space_of(array: Array) -> ArrayNamespace:
+    """The array functions of the device that a part of a sparse array lies on."""
+    return getattr(array, "namespace", cpu)
 
 
 def layout_title(layout: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from undertow.backend.interface import Array
 from undertow.backend.sparse.coo import SparseArray, unsupported
 from undertow.backend.sparse.places import flat_places, with_sparse_dim
+from undertow.backend.sparse.protocol import space_of
 
 
 def flattened(array: SparseArray) -> SparseArray:
@@ -47,7 +48,9 @@ def expand_dims(array: SparseArray, axis: int) -> SparseArray:
     if axis > array.sparse_dim:
         values = np.expand_dims(array.values, axis - array.sparse_dim + 1)
         return SparseArray(array.indices, values, shape, array.coalesced)
-    return SparseArray(np.insert(array.indices, axis, 0, axis=0), array.values, shape, array.coalesced)
+    row = space_of(array.indices).zeros((1, array.nnz), np.int64)
+    indices = np.concatenate([array.indices[:axis], row, array.indices[axis:]])
+    return SparseArray(indices, array.values, shape, array.coalesced)
 
 
 def concatenate(arrays: Sequence[Array], axis: int = 0) -> SparseArray:
@@ -61,7 +64,8 @@ def concatenate(arrays: Sequence[Array], axis: int = 0) -> SparseArray:
     arrays = [with_sparse_dim(a, count) for a in arrays]
     ends = np.cumsum([a.shape[axis] for a in arrays])
     indices = np.concatenate([a.indices for a in arrays], axis=1)
-    indices[axis] += np.repeat(ends - [a.shape[axis] for a in arrays], [a.nnz for a in arrays])
+    before = np.repeat(ends - [a.shape[axis] for a in arrays], [a.nnz for a in arrays])
+    indices[axis] += space_of(indices).asarray(before)
     shape = (*arrays[0].shape[:axis], int(ends[-1]), *arrays[0].shape[axis + 1 :])
     joined = SparseArray(indices, np.concatenate([a.values for a in arrays]), shape)
     joined.coalesced = joined.coalesced or (axis == 0 and all(a.coalesced for a in arrays))
@@ -134,4 +138,5 @@ def selected(array: SparseArray, axis: int, index: Array) -> Array:
     if axis >= array.sparse_dim:
         values = array.values.squeeze(axis - array.sparse_dim + 1)
         return SparseArray(array.indices, values, shape, array.coalesced)
-    return SparseArray(np.delete(array.indices, axis, axis=0), array.values, shape, array.coalesced)
+    indices = array.indices[[d for d in range(array.sparse_dim) if d != axis]]
+    return SparseArray(indices, array.values, shape, array.coalesced)

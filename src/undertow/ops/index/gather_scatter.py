@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import dtypes, kernels
+from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.dims import wrap_dim
 from undertow.ops.arguments.operands import NUMBERS, as_operand, type_name
@@ -12,8 +12,8 @@ from undertow.ops.arguments.sizes import broadcast_shapes
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.shifted_dims import along
+from undertow.ops.index.elements_along import combine_along, gathered
 from undertow.ops.index.index_arrays import (
-    add_flat,
     check_wrapping_range,
     from_front,
     last_at,
@@ -29,15 +29,11 @@ from undertow.tensor import Tensor
 
 
 def _gather_array(xp: Namespace, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array | None:
-    found = kernels.gather(xp, input, wrap_dim(dim, input.ndim), index)
-    return input.reshape(-1).take(positions_of(xp, "gather", input, dim, index, "input")) if found is None else found
+    return gathered(xp, input, dim, index, "input")
 
 
 def _gather_gradient(xp: Namespace, grad: Array, input_sizes: tuple[int, ...], dim: int, index: Array) -> Array:
-    out = xp.zeros(input_sizes, grad.dtype)
-    if kernels.scatter_add(xp, out, wrap_dim(dim, out.ndim), index, xp.ascontiguousarray(grad)):
-        return out
-    return add_flat(xp, out, positions_of(xp, "gather", out, dim, index), grad)
+    return combine_along(xp, xp.zeros(input_sizes, grad.dtype), dim, index, grad, op="gather")
 
 
 def _gather_rule(
@@ -137,10 +133,7 @@ def _scatter_number_array(xp: Namespace, input: Array, dim: int, index: Array, v
 
 
 def scatter_add_array(xp: Namespace, input: Array, dim: int, index: Array, src: Array) -> Array:
-    out = xp.array(input, order="C")
-    if kernels.scatter_add(xp, out, wrap_dim(dim, input.ndim), index, src):
-        return out
-    return add_flat(xp, out, positions_of(xp, "scatter_add", input, dim, index), src)
+    return combine_along(xp, xp.array(input, order="C"), dim, index, src)
 
 
 _scatter = primitive(

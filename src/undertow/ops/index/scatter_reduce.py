@@ -15,6 +15,7 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules.batch_in_front import loop
 from undertow.ops.declare.rules.shifted_dims import along
+from undertow.ops.index.elements_along import combine_along, gathered
 from undertow.ops.index.getitem import getitem
 from undertow.ops.index.index_arrays import (
     add_flat,
@@ -46,46 +47,43 @@ def _scatter_reduce_array(
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     if input.dtype.kind == "c" and reduce in ("amax", "amin"):
         raise RuntimeError(f"scatter_reduce(): reduce='{reduce}' is not defined for complex numbers")
-    positions = positions_of(xp, "scatter_reduce", input, dim, index).reshape(-1)
     out = xp.array(input, order="C")
-    flat = out.reshape(-1)
     if not include_self:
-        flat[positions] = _start_of(xp, reduce, input.dtype)
-    getattr(xp, UFUNCS[reduce]).at(flat, positions, src.reshape(-1))
+        positions = positions_of(xp, "scatter_reduce", input, dim, index).reshape(-1)
+        out.reshape(-1)[positions] = _start_of(xp, reduce, input.dtype)
+    combine_along(xp, out, dim, index, src, UFUNCS[reduce], "scatter_reduce")
     if reduce == "mean":
-        count = counts(xp, input.shape, positions, include_self)
+        count = counts(xp, index, input.shape, dim, include_self)
         out = out / count.astype(out.dtype) if out.dtype.kind in "fc" else out // count
     return out.astype(input.dtype, copy=False)
 
 
-def counts(xp: Namespace, shape: tuple[int, ...], positions: Array, include_self: bool) -> Array:
+def counts(
+    xp: Namespace, index: Array, sizes: tuple[int, ...], dim: int, include_self: bool, dtype: DType = dtypes.int64
+) -> Array:
     """The sizes of the groups; 1 where nothing falls."""
-    found = add_flat(xp, xp.full(shape, int(include_self), dtypes.int64), positions, xp.ones((), dtypes.int64))
-    return xp.maximum(found, 1)
+    found = xp.full(
+        sizes, float(include_self), dtypes.float64
+    )  # there are kernels for these
+    ones = xp.broadcast_to(xp.ones((), dtypes.float64), index.shape)
+    return xp.maximum(combine_along(xp, found, dim, index, ones, op="scatter_reduce"), 1).astype(dtype)
 
 
 # ---- what the rules need to know about groups; none of it is differentiated
 
-_group_sizes = nondifferentiable(
-    "_group_sizes",
-    forward=lambda xp, index, sizes, dim, include_self, dtype: counts(
-        xp, sizes, positions_of(xp, "scatter_reduce", xp.empty(sizes, bool), dim, index), include_self
-    ).astype(dtype),
-    inputs=("index",),
-)
+_group_sizes = nondifferentiable("_group_sizes", forward=counts, inputs=("index",))
 
 
 def _shares(
     xp: Namespace, input: Array, dim: int, index: Array, src: Array, result: Array, include_self: bool
 ) -> tuple[Array, Array]:
     """The shares of input and src in the gradient of a maximum or minimum: even among all that attain it."""
-    positions = positions_of(xp, "scatter_reduce", input, dim, index)
-    attained = xp.array(input == result, order="C")
+    attained = xp.array(input == result, input.dtype, order="C")
     if not include_self:
-        attained.reshape(-1)[positions.reshape(-1)] = False
-    src_attained = src == result.reshape(-1).take(positions)
-    number = add_flat(xp, attained.astype(input.dtype, order="C"), positions, src_attained)
-    return attained / number, src_attained / number.reshape(-1).take(positions)
+        attained.reshape(-1)[positions_of(xp, "scatter_reduce", input, dim, index).reshape(-1)] = 0
+    src_attained = (src == gathered(xp, result, dim, index)).astype(input.dtype)
+    number = combine_along(xp, attained.copy(), dim, index, src_attained)
+    return attained / number, src_attained / gathered(xp, number, dim, index)
 
 
 _extreme_shares = nondifferentiable(

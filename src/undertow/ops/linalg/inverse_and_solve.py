@@ -87,7 +87,7 @@ def linalg_solve(A: Array, B: Array, *, left: bool = True) -> Array:
     """The X with A X = B, or with X A = B if not `left`; B holds matrices, or (as A has one dimension more) vectors.
 
     >>> import undertow as ut
-    >>> ut.ops.linalg_solve(ut.tensor([[2.0, 0.0], [0.0, 4.0]]), ut.tensor([2.0, 4.0])).tolist()
+    >>> ut.linalg.solve(ut.tensor([[2.0, 0.0], [0.0, 4.0]]), ut.tensor([2.0, 4.0])).tolist()
     [1.0, 1.0]
     """
     A, B = as_operand("linalg.solve", "A", A), as_operand("linalg.solve", "B", B)

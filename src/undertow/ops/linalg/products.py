@@ -155,7 +155,7 @@ def linalg_multi_dot(tensors: Sequence[Array]) -> Array:
     The first and the last may be vectors.
 
     >>> import undertow as ut
-    >>> ut.ops.linalg_multi_dot([ut.ones(2, 30), ut.ones(30, 3), ut.ones(3)]).shape
+    >>> ut.linalg.multi_dot([ut.ones(2, 30), ut.ones(30, 3), ut.ones(3)]).shape
     undertow.Size([2])
     """
     require_list("linalg.multi_dot", tensors)

@@ -34,6 +34,7 @@ def formula(rule: Any) -> str:
 
 @cache
 def mathematics(rule: Any) -> str | None:
-    """The expression of a rule without the namespace that its functions come from; None if it is no expression."""
+    """The expression of a rule without the namespace that its functions come from, and without the underscores of those
+    that are private; None if it is no expression."""
     text = formula(rule)
-    return None if text.startswith(f"{rule.__name__}(") else re.sub(r"\bxp(\.|, )", "", text)
+    return None if text.startswith(f"{rule.__name__}(") else re.sub(r"\bxp(\.|, )|\b_(?=[a-z]\w*\()", "", text)

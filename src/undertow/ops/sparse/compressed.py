@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.sparse.compressed import BY_ROWS, OF_BLOCKS, CompressedArray, expand_compressed, form_of
 from undertow.backend.sparse.protocol import layout_title
@@ -15,7 +15,7 @@ from undertow.ops.create.convert import convert
 from undertow.ops.create.creation import as_tensor, check_shape
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import LINEAR
-from undertow.ops.sparse.coo import expect_cpu, read_only, refuse_batch, requiring_grad
+from undertow.ops.sparse.coo import read_only, refuse_batch, refuse_simulated, requiring_grad
 from undertow.ops.sparse.layouts import at_places_of
 from undertow.tensor import Tensor, share_memory
 from undertow.tensor.layouts import layout as Layout
@@ -88,10 +88,10 @@ def sparse_compressed_tensor(
         got = layout_title(layout.name) if isinstance(layout, Layout) else "none"
         raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {got}")
     values = as_tensor(values, device=device)
-    expect_cpu(values)
+    refuse_simulated(values)
     if dtype is not None:
         values = convert(values, dtypes.as_dtype(dtype, name), values._xp)
-    places = _index_array(compressed_indices), _index_array(plain_indices)
+    places = _index_array(compressed_indices, values._xp), _index_array(plain_indices, values._xp)
     _check_parts(layout.name, *places, values._array)
     shape = _inferred_size(layout.name, *places, values._array) if size is None else check_shape(name, size)
     _check_sizes(layout.name, *places, values._array, shape)
@@ -110,8 +110,8 @@ def _assembled(values: Tensor, places: Any, shape: Sequence[int], layout: str, r
     return requiring_grad(made) if requires_grad else made
 
 
-def _index_array(indices: Array) -> Array:
-    array = as_tensor(indices)._array
+def _index_array(indices: Array, xp: Namespace) -> Array:
+    array = as_tensor(indices, device=xp.device)._array
     return array.astype(dtypes.int64) if not array.size else array.copy()
 
 
@@ -203,7 +203,7 @@ def _check_places(layout: str, compressed: Array, plain: Array, values: Array, s
     count = "nrows" if layout in BY_ROWS else "ncols"
     at = 1 if layout in BY_ROWS else 0
     length = size[plain.ndim - 1 + at] // _block_of(layout, plain, values)[at]
-    steps = cpu.diff(compressed)
+    steps = compressed[..., 1:] - compressed[..., :-1]
     require((compressed[..., 0] == 0).all(), f"`{first}[..., 0] == 0`")
     require((compressed[..., -1] == plain.shape[-1]).all(), f"`{first}[..., -1] == nnz`")
     require((steps >= 0).all(), f"`0 <= {first}[..., 1:] - {first}[..., :-1] <= {limit}`")

@@ -119,10 +119,10 @@ def sparse_coo_tensor(
             raise TypeError("sparse_coo_tensor() takes indices and values, or a size alone")
         return _empty_sparse(indices if size is None else size, dtype, device, requires_grad)
     values = as_tensor(values, device=device)
-    expect_cpu(values)
+    refuse_simulated(values)
     if dtype is not None:
         values = convert(values, dtypes.as_dtype(dtype, "sparse_coo_tensor"), values._xp)
-    places = _index_array(indices)
+    places = _index_array(indices, values._xp)
     _check_counts(places, values._array)
     shape = _inferred_size(places, values._array) if size is None else check_shape("sparse_coo_tensor", size)
     _check_sizes(places, values._array, shape)
@@ -145,10 +145,11 @@ def requiring_grad(made: Tensor) -> Tensor:
     return made
 
 
-def expect_cpu(tensor: Tensor) -> None:
-    if tensor._xp.device.type != "cpu":
+def refuse_simulated(tensor: Tensor) -> None:
+    if tensor._xp.device.type not in ("cpu", "cuda"):
         raise NotImplementedError(
-            f"sparse tensors live on the CPU, and these values are on {tensor._xp.device}: call .cpu() first"
+            f"sparse tensors live on the CPU and on GPUs, and these values are on {tensor._xp.device}: call .cpu() "
+            "first"
         )
 
 
@@ -156,14 +157,14 @@ def _empty_sparse(size: Any, dtype: DType, device: Device | str | int, requires_
     shape = check_shape("sparse_coo_tensor", size)
     dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, "sparse_coo_tensor")
     values: Tensor = as_tensor([], dtype=dtype, device=device)
-    expect_cpu(values)
+    refuse_simulated(values)
     indices = values._xp.zeros((len(shape), 0), dtypes.int64)
     return leaf(SparseArray(indices, values._array, shape, True), values._xp, requires_grad)
 
 
-def _index_array(indices: Array) -> Array:
+def _index_array(indices: Array, xp: Namespace) -> Array:
     """A copy of the indices, as integers."""
-    array = as_tensor(indices)._array
+    array = as_tensor(indices, device=xp.device)._array
     if array.ndim != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(array.shape)}")
     return array.astype(dtypes.int64)

@@ -25,7 +25,7 @@ from undertow.backend.sparse.protocol import layout_title
 from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR
-from undertow.ops.sparse.coo import expect_cpu, refuse_batch
+from undertow.ops.sparse.coo import refuse_batch, refuse_simulated
 from undertow.tensor import Tensor
 from undertow.tensor.layouts import layout as Layout
 from undertow.tensor.layouts import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
@@ -131,7 +131,7 @@ def _to_coo(input: Tensor, sparse_dim: int | None, dense_dim: int | None) -> Ten
         raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
     if is_sparse(input):
         return _same_sparse(input, count, given)
-    expect_cpu(input)
+    refuse_simulated(input)
     result: Tensor = (_to_sparse_dim if given else _to_sparse)(input, Form("sparse_coo", count), STRIDED)
     return result
 
@@ -165,7 +165,7 @@ def _to_compressed(input: Tensor, layout: str, blocksize: Any, dense_dim: int | 
     form = Form(layout, count, _checked_blocks(input, count, layout, blocksize))
     if form == origin:
         return input
-    expect_cpu(input)
+    refuse_simulated(input)
     result: Tensor = COMPRESSING[layout](input, form, origin)
     return result
 

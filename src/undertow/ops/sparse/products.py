@@ -121,7 +121,7 @@ def sparse_mm(input: Array, mat2: Array) -> Tensor:
         return _sparse_sparse_matmul(input, mat2)
     if not is_sparse(input):
         return transpose(sparse_mm(transpose(mat2, 0, 1), transpose(input, 0, 1)), 0, 1)
-    empty = zeros(input._array.shape[0], mat2._array.shape[1], dtype=mat2._array.dtype)
+    empty = zeros(input._array.shape[0], mat2._array.shape[1], dtype=mat2._array.dtype, device=mat2._xp.device)
     return _sparse_addmm(empty, input, mat2, 0, 1)
 
 
