@@ -252,6 +252,8 @@ static PyMethodDef functions[] = {
     {"scatter_maximum", (PyCFunction)(void (*)(void))scatter_maximum, METH_FASTCALL},
     {"scatter_minimum", (PyCFunction)(void (*)(void))scatter_minimum, METH_FASTCALL},
     {"scatter", (PyCFunction)(void (*)(void))scatter, METH_FASTCALL},
+    {"fourier", (PyCFunction)(void (*)(void))fourier, METH_FASTCALL},
+    {"fourier_plan", (PyCFunction)(void (*)(void))fourier_plan, METH_FASTCALL},
     {"silu_values", (PyCFunction)(void (*)(void))silu_values, METH_FASTCALL},
     {"silu_slopes", (PyCFunction)(void (*)(void))silu_slopes, METH_FASTCALL},
     {"running_sums", (PyCFunction)(void (*)(void))running_sums, METH_FASTCALL},

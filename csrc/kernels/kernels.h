@@ -139,6 +139,8 @@ PyObject *scatter_multiply(PyObject *module, PyObject *const *arguments, Py_ssiz
 PyObject *scatter_maximum(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter_minimum(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *fourier(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *fourier_plan(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *running_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -152,7 +152,8 @@ else:
             "undertow.nn.rnn.functional": ("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"),
             "undertow.stand_in.finder": "as_torch",
             "undertow.torch_names.layer_functions": (
-                "alpha_dropout alpha_dropout_ feature_alpha_dropout rrelu rrelu_ ctc_loss grid_sampler grid_sampler_2d "
+                "alpha_dropout alpha_dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout "
+                "feature_dropout_ rrelu rrelu_ ctc_loss grid_sampler grid_sampler_2d "
                 "grid_sampler_3d empty_permuted norm_except_dim set_anomaly_enabled is_distributed is_vulkan_available "
                 "has_lapack has_spectral has_mkl has_openmp"
             ),

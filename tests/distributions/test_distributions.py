@@ -422,3 +422,11 @@ def test_parameters_are_checked_for_all_examples_of_a_vmap(L: ModuleType) -> Non
     assert L.allclose(found, D.Normal(weights, 1.0).log_prob(weights + 1))
     with pytest.raises(ValueError, match=r"Expected parameter scale .* of shape \(2,\)"):
         L.vmap(lambda scale: D.Normal(0.0, scale).mean)(L.tensor([[1.0, 1.0], [1.0, -1.0]]))
+
+
+def test_values_are_not_looked_at_where_that_is_off(L: ModuleType) -> None:
+    normal = L.distributions.Normal(0.0, 1.0, validate_args=False)
+    assert normal.cdf(0.0).item() == 0.5
+    assert normal.log_prob(0.0).item() == normal.log_prob(L.tensor(0.0)).item()
+    with pytest.raises(ValueError, match="must be a Tensor"):
+        L.distributions.Normal(0.0, 1.0).log_prob(0.0)

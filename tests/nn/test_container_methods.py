@@ -180,9 +180,8 @@ def test_losses_of_sizes_that_do_not_fit(L: ModuleType, name: str) -> None:
     ("path", "advice"),
     [
         ("nn.quantized", "cannot be quantized"),
-        ("nn.utils.clip_grad_norm", "clip_grad_norm_"),
-        ("nn.parallel.DistributedDataParallelCPU", "use DataParallel"),
-        ("nn.NLLLoss2d", "use NLLLoss"),
+        ("nn.CrossMapLRN2d", "use LocalResponseNorm"),
+        ("nn.parallel.DistributedDataParallelCPU", "use DistributedDataParallel"),
     ],
 )
 def test_what_is_not_here_says_what_is(path: str, advice: str) -> None:

@@ -117,6 +117,8 @@ softmax_rows_slope = kernel("softmax_rows_slope")
 cross_entropy = kernel("cross_entropy")
 softmax_minus_target = kernel("softmax_minus_target")
 target_coefficients = kernel("target_coefficients")
+#: (plan, signals, out, dim, kind, factor) -> True; their Fourier transforms
+fourier = kernel("fourier")
 #: (x) -> silu(x); and its gradient, with g before x
 silu = kernel("silu_values")
 silu_gradient = kernel("silu_slopes")

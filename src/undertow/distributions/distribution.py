@@ -75,10 +75,10 @@ class Distribution:
             )
 
     def _validate_sample(self, value: Tensor) -> None:
-        if not isinstance(value, Tensor):
-            raise ValueError("The value argument to log_prob must be a Tensor")
         if not self._validate_args:
             return
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
         start = value.ndim - len(self._event_shape)
         if start < 0 or tuple(value.shape[start:]) != tuple(self._event_shape):
             raise ValueError(

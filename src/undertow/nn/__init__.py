@@ -177,6 +177,14 @@ _module_aliases.register(__name__)
 
 if TYPE_CHECKING:
     from undertow.distributed.data_parallel import SyncBatchNorm as SyncBatchNorm
+    from undertow.nn.layers.older import Container as Container
+    from undertow.nn.layers.older import NLLLoss2d as NLLLoss2d
 else:
     __path__.append(f"{__path__[0]}/../torch_names/below_nn")  # modules that only programs written for PyTorch ask for
-    __getattr__, __dir__ = _loaded_when_used(__name__, names={"undertow.distributed.data_parallel": "SyncBatchNorm"})
+    __getattr__, __dir__ = _loaded_when_used(
+        __name__,
+        names={
+            "undertow.distributed.data_parallel": "SyncBatchNorm",
+            "undertow.nn.layers.older": "Container NLLLoss2d",
+        },
+    )

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "nn.parallel.data_parallel": "undertow.nn.parallel",
     "nn.parallel.distributed": "undertow.nn.parallel",
     "ops": "undertow.stand_in.aten",
+    "return_types": "undertow.ops.declare.return_types",
     "version": "undertow.torch_names.torch_version",
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 from undertow import ops
 from undertow.autograd.anomaly import set_detect_anomaly
 from undertow.nn import functional
+from undertow.ops.network.dropout import drop_channels
 from undertow.tensor import Tensor
 
 F: Any = functional  # some of it is loaded when it is first used
@@ -38,6 +39,36 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
     tensor([1., 1.])
     """
     return F.alpha_dropout(input, p, train, inplace=True)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Any:
+    """Whole channels 0 with probability p, else over 1 - p, as `nn.functional.dropout2d` does with images.
+
+    >>> import undertow as ut
+    >>> ut.feature_dropout(ut.ones(1, 2), 0.5, False)
+    tensor([[1., 1.]])
+    """
+    return drop_channels(input, p, train, False, 2)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Any:
+    """`feature_dropout`, written into the tensor itself.
+
+    >>> import undertow as ut
+    >>> ut.feature_dropout_(ut.ones(1, 2), 0.5, False)
+    tensor([[1., 1.]])
+    """
+    return drop_channels(input, p, train, True, 2)
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
+    """`nn.functional.feature_alpha_dropout`, written into the tensor itself.
+
+    >>> import undertow as ut
+    >>> ut.feature_alpha_dropout_(ut.ones(1, 2), 0.5, False)
+    tensor([[1., 1.]])
+    """
+    return F.feature_alpha_dropout(input, p, train, inplace=True)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Any:

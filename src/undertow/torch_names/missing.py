@@ -30,7 +30,6 @@ METHODS = {
 }
 
 QUANTIZED = "undertow computes with floats, and models cannot be quantized."
-IN_PLACE = "write it with an underscore at the end, for it changes its tensor:"
 PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators."
 
 #: modules of which undertow has so little that programs are given a stand-in for every other name
@@ -39,21 +38,12 @@ IN_PART = {"distributed.fsdp"}
 #: of packages below undertow
 BELOW = {
     "nn": {
-        "Container": "use Module, Sequential, ModuleList or ModuleDict.",
-        "CrossMapLRN2d": "use LocalResponseNorm, which counts the neighbouring channels alone.",
-        "NLLLoss2d": "use NLLLoss, which takes images, too.",
+        "CrossMapLRN2d": "use LocalResponseNorm: PyTorch's has gradients that are not those of its values.",
         **dict.fromkeys(["intrinsic", "qat", "quantizable", "quantized"], QUANTIZED),
     },
     "nn.functional": {
         name: "it is for numbers of 8 bits, which NumPy has not: use matmul." for name in
         ("scaled_grouped_mm", "scaled_mm", "ScalingType", "SwizzleType")
-    },
-    "nn.utils": {
-        "clip_grad_norm": f"{IN_PLACE} clip_grad_norm_.",
-        **dict.fromkeys(
-            ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"],
-            "the order of channels in memory makes no difference to undertow's convolutions: leave the call out.",
-        ),
     },
     "nn.parallel": dict.fromkeys(
         ["DistributedDataParallelCPU"],

@@ -25,6 +25,7 @@ from undertow.nn.layers import (
     losses,
     multihead_attention,
     normalization,
+    older,
     pooling,
     rnn,
     rnn_cells,
@@ -38,7 +39,7 @@ from undertow.nn.module import calling, lazy_parameters, state_dict
 
 #: where the layers are
 FILES = (activations, adaptive_softmax, rnn_cells, containers, conv, distances, dropout, embedding, fractional_pooling,
-         lazy_layers, linear, losses, module, multihead_attention, normalization, pooling, rnn, shape,
+         lazy_layers, linear, losses, module, multihead_attention, normalization, older, pooling, rnn, shape,
          transformer)  # fmt: skip
 FOUND: dict[str, Any] = {name: value for file in FILES for name, value in vars(file).items()}
 
@@ -60,7 +61,7 @@ LAYERS = {
     "adaptive": "AdaptiveLogSoftmaxWithLoss",
     "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d",
     "channelshuffle": "ChannelShuffle",
-    "container": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
+    "container": "Container ModuleDict ModuleList ParameterDict ParameterList Sequential",
     "conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
     "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d",
     "distance": "CosineSimilarity PairwiseDistance",
@@ -73,7 +74,7 @@ LAYERS = {
     "linear": "Bilinear Identity LazyLinear Linear",
     "loss": "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss "
     "HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss MarginRankingLoss "
-    "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss PoissonNLLLoss SmoothL1Loss "
+    "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss SmoothL1Loss "
     "SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss",
     "module": "Module",
     "normalization": "GroupNorm LayerNorm LocalResponseNorm RMSNorm",

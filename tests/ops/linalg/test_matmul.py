@@ -306,7 +306,7 @@ def test_dropout_keeps_the_mean_and_drops_in_the_gradient() -> None:
     assert abs(values.mean() - 1) < 0.05
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), values)
-    assert ops.dropout(x, 0.5, training=False) is x
+    assert ops.dropout(x, 0.5, train=False) is x
 
 
 @pytest.mark.torch

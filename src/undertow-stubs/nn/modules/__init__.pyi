@@ -101,6 +101,8 @@ from undertow.nn.layers.normalization import InstanceNorm3d as InstanceNorm3d
 from undertow.nn.layers.normalization import LayerNorm as LayerNorm
 from undertow.nn.layers.normalization import LocalResponseNorm as LocalResponseNorm
 from undertow.nn.layers.normalization import RMSNorm as RMSNorm
+from undertow.nn.layers.older import Container as Container
+from undertow.nn.layers.older import NLLLoss2d as NLLLoss2d
 from undertow.nn.layers.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
 from undertow.nn.layers.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from undertow.nn.layers.pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d

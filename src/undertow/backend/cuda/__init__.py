@@ -7,6 +7,7 @@ kernel_text  what every kernel begins with                 compile      from tex
 formulas     elementwise functions, as C++                 elementwise  their kernels for any dtypes
 reductions   sums and their like                           indexing     places that arrays of integers name
 views        functions that look at no element             tail         functions of NumPy, on the host
+compositions, counting   functions of NumPy that are a few kernels
 making       new arrays, and copies                        products     of matrices, by cuBLAS
 functions    functions of NumPy made of all these          arrays       CudaArray
 wrappers     functions of NumPy that have no kernel        by_cupy      factorisations, Fourier transforms

@@ -86,8 +86,8 @@ class Methods(HostValues):
             return call_ufunc(self.namespace, ufunc, inputs, options)
         if method == "reduce" and ufunc.__name__ in functions.REDUCTIONS:
             return reduced(ufunc, *inputs, **options)
-        if method == "accumulate":
-            found = scans.accumulate(ufunc, *inputs, **options)
+        if method in ("accumulate", "reduceat"):
+            found = getattr(scans, method)(ufunc, *inputs, **options)
             if found is not NotImplemented:
                 return found
         written = [inputs[0]] if method == "at" else arrays_in(options.get("out"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, indexing, searching, sorting
+from undertow.backend.cuda import device, elementwise, sorting, tail, wrappers
 from undertow.backend.interface import Array
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 def round_to(a: Array, decimals: int = 0, out: Any = None) -> Any:
+    if out is None and decimals >= 0 and a.dtype.kind in "iu":
+        return a.copy("K")
     if out is not None or a.dtype.kind != "f" or dtypes.is_narrow(a.dtype):
         return NotImplemented
     if decimals == 0:
@@ -30,25 +33,13 @@ def partition(a: Array, kth: Any, axis: int | None = -1, kind: str = "introselec
     return NotImplemented if order is not None else sorting.sort(a, axis)
 
 
-def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each number from 0 on is there; the host waits to know the largest."""
-    if x.ndim != 1 or x.dtype.kind not in "iu" or not x.size:
-        return NotImplemented
-    space = x.namespace
-    if x.dtype.kind == "i" and int(space.min(x).item()) < 0:
-        return NotImplemented  # NumPy's error
-    length = max(int(space.max(x).item()) + 1, minlength)
-    out = space.zeros(length, np.dtype(np.int64 if weights is None else np.float64))
-    value = space.ones(x.shape, out.dtype) if weights is None else weights.astype(out.dtype, copy=False)
-    return out if indexing.at(np.add, out, x, value) else NotImplemented
-
-
 def sinc(x: Array) -> Any:
-    if x.dtype.kind != "f" or dtypes.is_narrow(x.dtype):
+    if not is_taken(x):
         return NotImplemented
     space = x.namespace
-    angle = space.where(x == 0, 1.0e-20, x) * math.pi
-    return (space.sin(angle) / angle).astype(x.dtype, copy=False)
+    x = x if x.dtype.kind in "fc" else x.astype(np.float64)
+    angle = space.where(x == 0, x.dtype.type(1.0e-20), x) * math.pi
+    return space.sin(angle) / angle
 
 
 def angle(z: Array, deg: bool = False) -> Any:
@@ -79,48 +70,55 @@ def is_taken(x: Any) -> bool:
     return isinstance(x, device.array_type()) and x.dtype.kind in "buifc" and not dtypes.is_narrow(x.dtype)
 
 
-def unique(
-    ar: Array, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
-    *, equal_nan: bool = True, sorted: bool = True,
-) -> Any:  # fmt: skip
-    """The elements, sorted, each once; the host waits to know how many. Others than real ones, and rows: by NumPy."""
-    rows = axis is not None and not (axis == 0 and ar.ndim == 1)
-    if rows or return_index or not ar.size or ar.dtype.kind not in "uif" or not is_taken(ar):
-        return NotImplemented
-    space, flat = ar.namespace, ar.reshape(-1)
-    order = sorting.argsort(flat, 0, "stable")
-    if order is NotImplemented:
-        return NotImplemented
-    ordered = flat[order]
-    rises = space.ones(flat.shape, bool)
-    rises[1:] = ordered[1:] != ordered[:-1]
-    if equal_nan and ar.dtype.kind == "f":
-        rises[1:] &= ~(space.isnan(ordered[1:]) & space.isnan(ordered[:-1]))
-    (starts,) = searching.nonzero(rises)
-    found = [ordered[starts]]
-    if return_inverse:
-        inverse = space.empty(flat.shape, np.int64)
-        inverse[order] = space.cumsum(rises.astype(np.int64)) - 1
-        found.append(inverse.reshape(ar.shape))
-    if return_counts:
-        ends = space.full(starts.shape, flat.size, np.int64)
-        ends[:-1] = starts[1:]
-        found.append(ends - starts)
-    return tuple(found) if len(found) > 1 else found[0]
+def is_real(x: Array) -> Any:
+    return x.imag == 0 if x.dtype.kind == "c" else x.namespace.ones(x.shape, bool)
 
 
-def isin(
-    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
-) -> Any:
-    given = element, test_elements
-    if not all([is_taken(x) and x.size and x.dtype.kind in "uif" for x in given]) or element.dtype != given[1].dtype:
+def nan_to_num(x: Array, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    return x.copy("K") if copy and x.dtype.kind in "bui" else NotImplemented
+
+
+def diff(a: Array, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
+    if prepend is not np._NoValue or append is not np._NoValue or n < 0 or not a.ndim:
         return NotImplemented
-    wanted = sorting.sort(test_elements.reshape(-1), 0)
-    places = searching.searchsorted(wanted, element)
-    if places is NotImplemented:
+    before = (slice(None),) * (axis % a.ndim)
+    for _ in range(n):
+        later, sooner = a[(*before, slice(1, None))], a[(*before, slice(-1))]
+        a = later != sooner if a.dtype.kind == "b" else later - sooner
+    return a
+
+
+def append(arr: Array, values: Any, axis: int | None = None) -> Any:
+    space = arr.namespace
+    given = [space.asarray(x) for x in (arr, values)]
+    return space.concatenate([x.reshape(-1) for x in given] if axis is None else given, axis=axis or 0)
+
+
+def unravel_index(indices: Array, shape: Any, order: str = "C") -> Any:
+    """The places of numbers of elements; the host waits to know whether they are inside."""
+    sizes, space = (shape if isinstance(shape, (tuple, list)) else (shape,)), indices.namespace
+    if order != "C" or indices.dtype.kind not in "iu" or not indices.size:
         return NotImplemented
-    found = wanted[element.namespace.minimum(places, wanted.size - 1)] == element
-    return ~found if invert else found
+    if space.min(indices).item() < 0 or space.max(indices).item() >= math.prod(sizes):
+        return NotImplemented  # NumPy's error
+    found = []
+    for size in reversed(sizes):
+        found.append(indices % size)
+        indices = indices // size
+    return tuple(found[::-1])
+
+
+def frexp(x: Array) -> Any:
+    """Fractions and exponents of two."""
+    if x.dtype.kind != "f" or dtypes.is_narrow(x.dtype):
+        return tail.on_host("frexp", np.frexp, (x,), {})
+    return part_kernel("fraction_of(a)")(x), part_kernel("exponent_of(a)", np.dtype(np.int32))(x)
+
+
+@functools.cache
+def part_kernel(code: str, result: Any = None) -> Any:
+    formula = elementwise.Formula(1, lambda kinds: (kinds[0], result or kinds[0]), lambda dtypes: code)
+    return elementwise.kernel(code, formula, wrappers.refuse("frexp"))
 
 
 def infinity(sign: float) -> Callable[..., Any]:
@@ -131,7 +129,8 @@ def infinity(sign: float) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "isclose": isclose, "unique": unique, "isin": isin, "isposinf": infinity(1.0), "isneginf": infinity(-1.0),
-    "round": round_to, "around": round_to, "partition": partition, "bincount": bincount, "sinc": sinc, "angle": angle,
-    "trace": trace,
+    "isclose": isclose, "isposinf": infinity(1.0), "isneginf": infinity(-1.0),
+    "round": round_to, "around": round_to, "partition": partition, "sinc": sinc, "angle": angle,
+    "trace": trace, "isreal": is_real, "nan_to_num": nan_to_num, "diff": diff, "append": append,
+    "unravel_index": unravel_index,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """The formulas of NumPy's elementwise functions, as kernels have them, by the kind of number they compute with.
 
-Operands are a, b and c. A kind that is missing is computed on the host: integer powers, for example, which raise
-errors that depend on the elements.
+Operands are a, b and c. A kind that is missing is computed on the host. Negative powers of whole numbers are PyTorch's:
+0, or 1 and -1 of those two.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ FORMULAS = table(
     ("reciprocal", "f", "T(1) / a"),
     ("reciprocal", "c", "Cast<T, i32>::of(1) / a"),
     ("power pow float_power", "fc", "m_power(a, b)"),
+    ("power pow", INTEGERS, "whole_power(a, b)"),
     ("absolute abs", "bu", "a"),
     ("absolute abs", "i", "a < 0 ? -a : a"),
     ("absolute abs fabs", "f", "m_fabs(a)"),

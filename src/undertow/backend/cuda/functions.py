@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import compositions, device, indexing, scans, searching, sorting, tail
+from undertow.backend.cuda import compositions, counting, device, indexing, scans, searching, sorting, tail
 from undertow.backend.cuda.indexing import at as at
 from undertow.backend.cuda.making import copied, copyto, empty_like, full_like, ones_like, zeros_like
 from undertow.backend.cuda.products import dot, matmul, outer, tensordot
@@ -286,11 +286,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         [x.namespace.broadcast_to(x, np.broadcast_shapes(*[y.shape for y in a])) for x in a]
     ),
     **scans.FUNCTIONS, **sorting.FUNCTIONS, **searching.FUNCTIONS, **compositions.FUNCTIONS,
+    **counting.FUNCTIONS,
 }  # fmt: skip
 
 #: ufuncs that are no elementwise functions
 UFUNCS: dict[str, Callable[..., Any]] = {
     "matmul": matmul, "divmod": lambda a, b: (np.floor_divide(a, b), np.remainder(a, b)),
+    "frexp": compositions.frexp,
 }  # fmt: skip
 
 #: functions that are methods of arrays, too

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,6 +144,36 @@ def note_outside(index: Array, first: int, end: int) -> Any:
     return True
 
 
+class Arranged(NamedTuple):
+    """An index with arrays of integers as NumPy reads it: a view, from whose dimension `first` on they choose."""
+
+    view: Array
+    first: int
+    indices: list[Any]
+
+
+def arranged(x: Array, index: Any) -> Arranged | None:
+    """Slices and new dimensions as a view, and the arrays; they choose in front where something stands between them.
+
+    None if there are other arrays than those of integers.
+    """
+    items = list(index) if isinstance(index, tuple) else [index]
+    dots = [k for k, i in enumerate(items) if i is Ellipsis]
+    used = sum([i is not None for i in items]) - len(dots)
+    if len(dots) > 1 or used > x.ndim:
+        return None
+    at = dots[0] if dots else len(items)
+    items[at : at + len(dots)] = [slice(None)] * (x.ndim - used)
+    chosen = [k for k, i in enumerate(items) if i is not None and not isinstance(i, slice)]
+    found = [as_index(items[k]) for k in chosen]
+    if any([i is None for i in found]):
+        return None
+    view = x[tuple([slice(None) if k in chosen else i for k, i in enumerate(items)])]
+    if chosen[-1] - chosen[0] == len(chosen) - 1:
+        return Arranged(view, chosen[0], found)
+    return Arranged(view.transpose([*chosen, *[d for d in range(view.ndim) if d not in chosen]]), 0, found)
+
+
 def places_of(x: Array, index: Any) -> Places | None:
     """The places that an index names, if it has nothing but whole slices beside adjacent arrays of integers."""
     items = list(index) if isinstance(index, tuple) else [index]
@@ -260,9 +290,9 @@ def getitem(x: Array, index: Any) -> Array:
     if not x.ndim and tail.is_device_array(index) and index.dtype.kind == "b" and not index.ndim:
         return getitem(x.reshape(1), index.reshape(1))  # a single number, chosen or not
     index = as_indices((index,) if is_mask(index, x) else index, always=True)
-    places = places_of(x, index) if x.itemsize in WORDS else None
-    if places is not None:
-        return take(x, places)
+    found = arranged(x, index) if x.itemsize in WORDS else None
+    if found is not None:
+        return take(found.view, Places(found.view, found.first, found.indices))
     return tail.on_host("getitem", np.ndarray.__getitem__, (x, index), {})
 
 
@@ -281,10 +311,33 @@ def setitem(x: Array, view: Array | None, index: Any, value: Array) -> None:
         chosen = space.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), value, x)
         space.copyto(x, chosen.astype(x.dtype, copy=False))
         return
+    if not x.ndim and tail.is_device_array(index) and index.dtype.kind == "b" and not index.ndim:
+        x, index = x.reshape(1), index.reshape(1)
     index = as_indices(index if isinstance(index, tuple) else (index,), always=True)
-    places = places_of(x, index) if x.itemsize in WORDS else None
-    if places is None or not write("put", x, places, value):
+    if not change("put", x, index, value):
         tail.on_host("setitem", np.ndarray.__setitem__, (x, index, value), {}, [x])
+
+
+def change(name: str, x: Array, index: Any, value: Array) -> bool:
+    """Put values where an index says, or add them ("add"), ...; whether there are kernels for it.
+
+    What is not whole dimensions side by side is found among the numbers of all elements.
+    """
+    if x.itemsize not in WORDS or not x.is_writeable:
+        return False
+    simple = places_of(x, index) if x.is_contiguous else None
+    if simple is not None:
+        return write(name, x, simple, value)
+    found = arranged(x.namespace.arange(x.size).reshape(x.shape), index)
+    if found is None:
+        return False
+    flat = take(found.view, Places(found.view, found.first, found.indices))
+    space, whole = x.namespace, rows(x)
+    value = space.broadcast_to(space.asarray(value, x.dtype), flat.shape).reshape(-1)
+    done = write(name, whole.reshape(-1), Places(whole.reshape(-1), 0, [flat.reshape(-1)]), value)
+    if done and whole is not x:
+        space.copyto(x, whole)
+    return done
 
 
 def as_indices(index: Any, always: bool = False) -> Any:
@@ -316,5 +369,4 @@ def at(ufunc: Array, x: Array, index: Array, value: Array | None = None) -> bool
         return False
     if x.dtype.kind == "c" and ufunc.__name__ in ("maximum", "minimum"):
         return False
-    places = places_of(x, as_indices(index))
-    return places is not None and write(ufunc.__name__, x, places, value)
+    return change(ufunc.__name__, x, as_indices(index), value)

@@ -365,6 +365,14 @@ C_ Complex<T> c_arctanh(Complex<T> a)
 C_ Complex<T> c_arctan(Complex<T> a) { return turned(c_arctanh(turned(a))); }
 """
 
+#: the same of parts of real numbers
+PARTS_FUNCTIONS = r"""
+FN float m_frexp(float a, int *e) { return MATH(frexpf)(a, e); }
+FN double m_frexp(double a, int *e) { return MATH(frexp)(a, e); }
+C_ T fraction_of(T a) { int e; return a - a == 0 ? m_frexp(a, &e) : a; }
+C_ int exponent_of(T a) { int e = 0; if (a - a == 0) m_frexp(a, &e); return e; }
+"""
+
 #: the same of whole numbers
 INTEGER_FUNCTIONS = r"""
 C_ T greatest_divisor(T a, T b)
@@ -372,10 +380,21 @@ C_ T greatest_divisor(T a, T b)
 C_ T least_multiple(T a, T b)
 { const T common = greatest_divisor(a, b); const T found = common == 0 ? T(0) : T(a / common * b);
   return found < 0 ? T(-found) : found; }
+C_ T whole_power(T a, T b)
+{
+    if (b < 0) return a == 1 ? T(1) : a == T(-1) ? (b & 1 ? T(-1) : T(1)) : T(0);
+    T found = 1;
+    for (; b; b >>= 1) { if (b & 1) found = T(found * a); a = T(a * a); }
+    return found;
+}
 """
 
 
 def head_of(text: str) -> str:
     """What the text of kernels is put behind."""
-    seldom = [(r"\bc_\w", COMPLEX_FUNCTIONS), (r"\b(greatest_divisor|least_multiple)\b", INTEGER_FUNCTIONS)]
+    seldom = [
+        (r"\bc_\w", COMPLEX_FUNCTIONS),
+        (r"\b(greatest_divisor|least_multiple|whole_power)\b", INTEGER_FUNCTIONS),
+        (r"\b(fraction_of|exponent_of)\b", PARTS_FUNCTIONS),
+    ]
     return "".join([PRELUDE, FUNCTIONS, *[functions for names, functions in seldom if re.search(names, text)]])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import device, tail
+from undertow.backend.cuda import blocks, device, tail
 from undertow.backend.interface import Array
 
 
@@ -30,19 +30,42 @@ def matmul(a: Any, b: Any) -> Any:
             f"{a.shape[-1]})"
         )
     dtype = a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
-    if dtype.kind not in "fc" or dtypes.is_narrow(dtype):
+    if dtypes.kind_of(dtype) not in "buifc":
         return tail.on_host("matmul", np.matmul, (a, b), {})
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     shape = (*lead, a.shape[-2], b.shape[-1])
     if not a.size or not b.size:
         return a.namespace.zeros(shape, dtype)
+    if dtype.kind in "bui":
+        return whole_product(*[a.namespace.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)])
     if math.prod(a.shape[:-2]) != 1 and math.prod(b.shape[:-2]) != 1:
         a, b = (x.namespace.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
     else:
         a, b = (x.reshape(x.shape[-2:]) if math.prod(x.shape[:-2]) == 1 else x for x in (a, b))
     product = device.extension().matmul(a, b)
     return product if product.shape == shape else product.reshape(shape)
+
+
+# of whole numbers and bools, which cuBLAS has no products of
+WHOLE_PRODUCT = r"""
+struct P { S *out; const S *a, *b; i64 n, rows, inner, columns; };
+KERNEL(whole_product, P) { BEGIN const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; if (i >= p.n) return;
+    const i64 column = i % p.columns, row = i / p.columns;
+    const S *a = p.a + row * p.inner, *b = p.b + row / p.rows * p.inner * p.columns + column;
+    S sum = 0;
+    for (i64 k = 0; k < p.inner; k++) sum = (S)(sum + a[k] * b[k * p.columns]);
+    p.out[i] = sum; }
+"""
+
+
+def whole_product(a: Array, b: Array) -> Array:
+    """The product of stacks of the same length."""
+    out = device.extension().empty((*a.shape[:-1], b.shape[-1]), a.dtype)
+    call = blocks.kernel("whole_product", WHOLE_PRODUCT, a.dtype, False)
+    sizes = out.size, a.shape[-2], a.shape[-1], b.shape[-1]
+    call(-(-out.size // 128), 128, out, blocks.rows(a), blocks.rows(b), *sizes)
+    return out
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:

@@ -17,6 +17,7 @@ from undertow.backend import dtypes
 from undertow.backend.cuda import device
 from undertow.backend.cuda.blocks import kernel, rows
 from undertow.backend.cuda.compile import Entry, compile_kernels
+from undertow.backend.cuda.formulas import FORMULAS
 from undertow.backend.cuda.kernel_text import computed, stored
 from undertow.backend.cuda.reductions import OPERATIONS, bound, sum_dtype
 from undertow.backend.interface import Array, DType
@@ -180,11 +181,40 @@ KERNEL(place, P) { BEGIN
 """
 
 
+# a thread for each column of each part; NumPy's rule: a part that is empty gives the element it begins with
+PARTS = r"""
+struct P { S *out; const S *in; const i64 *starts; i64 n, parts, length, columns; };
+FN T join(T a, T b) { return (T)(JOIN); }
+KERNEL(parts, P) { BEGIN const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; if (i >= p.n) return;
+    const i64 part = i / p.columns, column = i - part * p.columns, first = p.starts[part];
+    const i64 end = part + 1 < p.parts ? p.starts[part + 1] : p.length;
+    T v = at(p.in, first * p.columns + column);
+    for (i64 row = first + 1; row < end; row++) v = join(v, at(p.in, row * p.columns + column));
+    put(p.out, i, v); }
+"""
+
+
+def reduceat(ufunc: Array, x: Array, starts: Any, axis: int = 0, dtype: DType = None, out: Any = None) -> Any:
+    """`ufunc.reduceat` along the first dimension, of places on the device."""
+    join = FORMULAS.get(ufunc.__name__, {}).get(dtypes.kind_of(x.dtype))
+    starts_fit = isinstance(starts, device.array_type()) and starts.dtype == np.int64 and starts.ndim == 1
+    same = join is not None and ufunc.nin == 2 and ufunc.resolve_dtypes((x.dtype, x.dtype, None))[2] == x.dtype
+    if axis % max(x.ndim, 1) or dtype not in (None, x.dtype) or out is not None or not (starts_fit and same):
+        return NotImplemented
+    found = device.extension().empty((len(starts), *x.shape[1:]), x.dtype)
+    if found.size:
+        columns = math.prod(x.shape[1:])
+        call = kernel("parts", PARTS.replace("JOIN", str(join)), x.dtype, False)
+        call(-(-found.size // 128), 128, found, rows(x), rows(starts), found.size, len(starts), len(x), columns)
+    return found
+
+
 def place_of(sign: str) -> Any:
     """`argmax` (by ">") or `argmin`."""
 
     def function(a: Array, axis: int | None = None, out: Any = None, *, keepdims: Any = np._NoValue) -> Any:
-        if out is not None or a.dtype.kind not in "buif" or not a.size or dtypes.is_narrow(a.dtype):
+        none = not a.size and (axis is None or not a.shape[axis])  # NumPy's error
+        if out is not None or a.dtype.kind not in "buif" or none or dtypes.is_narrow(a.dtype):
             return NotImplemented
         keep = keepdims is not np._NoValue and keepdims
         shape = a.shape
@@ -193,6 +223,8 @@ def place_of(sign: str) -> Any:
         kept = tuple([1] * len(shape) if axis is None else [1 if d == axis_ else n for d, n in enumerate(shape)])
         left = () if axis is None else tuple([n for d, n in enumerate(shape) if d != axis_])
         found = device.extension().empty(kept if keep else left, np.dtype(np.int64))
+        if not found.size:
+            return found
         length, inner = x.shape[axis_], math.prod(x.shape[axis_ + 1 :])
         call = kernel("place", PLACE.replace("BETTER", sign), x.dtype)
         call(x.size // length, 32 if length <= 128 else 256 if length <= 8192 else 1024, found, x, length, inner)

@@ -81,7 +81,7 @@ def nonzero(a: Array) -> Any:
 
 
 def argwhere(a: Array) -> Any:
-    return NotImplemented if not a.ndim else places(a).T.copy("C")
+    return places(a).T.copy("C") if a.ndim else a.namespace.empty((int(a.item() != 0), 0), INT64)
 
 
 def flatnonzero(a: Array) -> Any:
@@ -90,8 +90,12 @@ def flatnonzero(a: Array) -> Any:
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """The places at which numbers would be put among sorted ones."""
-    if not (isinstance(a, device.array_type()) and isinstance(v, device.array_type())):
+    if not isinstance(a, device.array_type()):
         return NotImplemented
+    if not isinstance(v, device.array_type()):
+        number = np.asarray(v)
+        to = np.result_type(a.dtype, number.dtype)
+        a, v = a.astype(to, copy=False), a.namespace.asarray(number.astype(to))
     kinds = a.dtype.kind in "iu" or is_real(a.dtype)
     if a.ndim != 1 or not kinds or a.dtype != v.dtype or side not in ("left", "right"):
         return NotImplemented

@@ -295,7 +295,9 @@ MOST_ROWS, LONGEST = 65535, 2**31
 
 def order(x: Array, axis: int, descending: bool) -> Array:
     """Indices that sort along a dimension; None where there is no kernel."""
-    if not is_sortable(x.dtype) or not x.size or not x.ndim:
+    if not x.size and x.ndim:
+        return device.extension().empty(x.shape, np.dtype(np.int64))
+    if not is_sortable(x.dtype) or not x.ndim:
         return None
     axis = axis % x.ndim
     length = x.shape[axis]

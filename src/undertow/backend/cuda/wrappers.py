@@ -18,6 +18,10 @@ def has_arrays(value: Any) -> bool:
     return tail.is_device_array(value)
 
 
+#: what NumPy computes with by itself
+ON_HOST = (int, float, complex, np.generic, np.ndarray)
+
+
 def learn(dtype: np.dtype[Any]) -> None:
     """Tell the extension of bfloat16, whose number NumPy gives when ml_dtypes is imported."""
     if dtype.kind == "V" and dtypes.is_bfloat16(dtype):
@@ -45,6 +49,8 @@ def on_host(ufunc: Array) -> Callable[..., Any]:
     """What computes a ufunc where its kernel does not serve."""
 
     def call(operands: Any, out: Any) -> Any:
+        if out is None and all([isinstance(x, ON_HOST) and not np.ndim(x) for x in operands]):
+            return ufunc(*operands)  # of numbers alone
         if out is None:
             return tail.on_host(ufunc.__name__, ufunc, operands, {})
         return tail.on_host(ufunc.__name__, ufunc, operands, {"out": out}, [out])
@@ -105,7 +111,6 @@ def in_order(x: Array, order: str | None) -> Array:
 
 
 def conj(space: Any, x: Array) -> Any:
-    dtype = getattr(x, "dtype", None)
-    if dtype is None:
-        return x.conjugate() if type(x) is complex else x
-    return space.conjugate(x) if dtype.kind == "c" else x
+    if isinstance(x, ON_HOST):
+        return np.conjugate(x) if np.iscomplexobj(x) else x
+    return space.conjugate(x) if x.dtype.kind == "c" else x

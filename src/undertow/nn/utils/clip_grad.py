@@ -97,6 +97,19 @@ def clip_grad_norm_(
     return total
 
 
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """`clip_grad_norm_`, by the name that it had.
+
+    >>> import warnings
+    >>> import undertow as ut
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     ut.nn.utils.clip_grad_norm([], 1.0)
+    tensor(0.)
+    """
+    warn_user("`clip_grad_norm` is deprecated: write `clip_grad_norm_`, for it changes gradients.", FutureWarning)
+    return clip_grad_norm_(*args, **kwargs)
+
+
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Cut off every element of the gradients at clip_value, and at its negative, in place.
 

@@ -84,7 +84,13 @@ class PackedSequence(PackedFields):
         return bool(self.data.device.type == "cuda")
 
 
-def inverse_of(permutation: Tensor | None) -> Tensor | None:
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The order that undoes an order; None for None.
+
+    >>> import undertow as ut
+    >>> ut.nn.utils.rnn.invert_permutation(ut.tensor([1, 2, 0]))
+    tensor([2, 0, 1])
+    """
     return None if permutation is None else ops.argsort(permutation)
 
 
@@ -124,7 +130,7 @@ def pack_padded_sequence(
         input = ops.index_select(input, 1, order)
     sizes = [sum(n > t for n in lengths) for t in range(lengths[0])]
     data = ops.cat([input[t, :size] for t, size in enumerate(sizes)], 0)
-    return PackedSequence(data, ops.tensor(sizes, dtype=dtypes.int64), order, inverse_of(order))
+    return PackedSequence(data, ops.tensor(sizes, dtype=dtypes.int64), order, invert_permutation(order))
 
 
 def pad_packed_sequence(

@@ -87,6 +87,26 @@ class other_tensors(Scope):
         write_back(self.given_tensors, self.changed)
 
 
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: Mapping[str, Any],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Any:
+    """Inside, a module has other tensors: what libraries use that call it several times.
+
+    stack_weights  the order in which PyTorch puts tensors back, which makes no difference here
+
+    >>> import undertow as ut
+    >>> layer = ut.nn.Linear(2, 1, bias=False)
+    >>> with ut.nn.utils.stateless._reparametrize_module(layer, {"weight": ut.ones(1, 2)}):
+    ...     layer(ut.ones(2)).item()
+    2.0
+    """
+    return other_tensors(module, parameters_and_buffers, tie_weights, strict)
+
+
 def with_ties(own: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The given tensors, also under the other names of those that they stand for."""
     tied: dict[int, list[str]] = {}

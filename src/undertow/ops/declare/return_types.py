@@ -21,6 +21,7 @@ class ReturnType(tuple[Any, ...]):
 
 def define(name: str, *fields: str) -> type[ReturnType]:
     members: dict[str, Any] = {"__slots__": (), "__module__": __name__, "fields": fields}
+    members.update(n_fields=len(fields), n_sequence_fields=len(fields), n_unnamed_fields=0)
     members.update({field: property(itemgetter(k)) for k, field in enumerate(fields)})
     return type(name, (ReturnType,), members)
 
@@ -37,6 +38,8 @@ topk = define("topk", "values", "indices")
 kthvalue = define("kthvalue", "values", "indices")
 aminmax = define("aminmax", "min", "max")
 slogdet = define("slogdet", "sign", "logabsdet")
+linalg_slogdet = define("linalg_slogdet", "sign", "logabsdet")
+qr = define("qr", "Q", "R")
 linalg_qr = define("linalg_qr", "Q", "R")
 linalg_svd = define("linalg_svd", "U", "S", "Vh")
 svd = define("svd", "U", "S", "V")

@@ -62,9 +62,7 @@ def counts(
     xp: Namespace, index: Array, sizes: tuple[int, ...], dim: int, include_self: bool, dtype: DType = dtypes.int64
 ) -> Array:
     """The sizes of the groups; 1 where nothing falls."""
-    found = xp.full(
-        sizes, float(include_self), dtypes.float64
-    )  # there are kernels for these
+    found = xp.full(sizes, float(include_self), dtypes.float64)  # there are kernels for these
     ones = xp.broadcast_to(xp.ones((), dtypes.float64), index.shape)
     return xp.maximum(combine_along(xp, found, dim, index, ones, op="scatter_reduce"), 1).astype(dtype)
 

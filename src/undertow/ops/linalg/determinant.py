@@ -96,14 +96,26 @@ def _slogdet_tangent(xp: Namespace, t: Array, A: Array, sign: Array) -> tuple[Ar
     return moved, xp.real(relative)
 
 
-linalg_slogdet = primitive(
-    "linalg_slogdet",
+slogdet_parts = primitive(
+    "_slogdet",
     forward=_sign_and_log,
     vjp={"A": _slogdet_gradient},
     jvp={"A": _slogdet_tangent},
     batch=batch_matrices,
     outputs=("sign", "logabsdet"),
+    node="LinalgSlogdetBackward0",
 )
+
+
+@composite
+def linalg_slogdet(A: Array) -> Any:
+    """The sign of the determinant and the logarithm of its absolute value: (sign, logabsdet).
+
+    >>> import undertow as ut
+    >>> ut.linalg.slogdet(ut.tensor([[1.0, 2.0], [3.0, 4.0]])).logabsdet
+    tensor(0.6931)
+    """
+    return return_types.linalg_slogdet(slogdet_parts(A))
 
 
 @composite(variants="function method", out=True)
@@ -116,7 +128,7 @@ def slogdet(input: Array) -> Any:
     sign=tensor(-1.),
     logabsdet=tensor(0.6931))
     """
-    return return_types.slogdet(linalg_slogdet(input))
+    return return_types.slogdet(slogdet_parts(input))
 
 
 @composite(variants="function method")

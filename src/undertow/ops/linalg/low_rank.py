@@ -31,7 +31,7 @@ def _approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tenso
 
 
 @composite
-def svd_lowrank(A: Array, q: int = 6, niter: int = 2, M: Array | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def svd_lowrank(A: Array, q: int | None = 6, niter: int = 2, M: Array | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The first q singular values of A (of A - M), approximately, and their vectors: (U, S, V), A near U diag(S) V^H.
 
     Every call draws other random vectors. Exact, up to rounding, where the rank of A is at most q.
@@ -43,24 +43,20 @@ def svd_lowrank(A: Array, q: int = 6, niter: int = 2, M: Array | None = None) ->
     """
     A = as_operand("svd_lowrank", "A", A)
     M = None if M is None else expand(as_operand("svd_lowrank", "M", M), tuple(A.shape))
-    _check_rank("svd_lowrank", A, q, niter)
+    _check_matrices("svd_lowrank", A)
     wide = A.shape[-2] < A.shape[-1]
     if wide:
         A, M = adjoint(A), None if M is None else adjoint(M)
-    Q = _approximate_basis(A, M, q, niter)
+    Q = _approximate_basis(A, M, 6 if q is None else q, niter)
     small = adjoint(times(A, M, Q, turned=True))
     U, S, Vh = linalg_svd(small, full_matrices=False)
     U, V = matmul(Q, U), adjoint(Vh)
     return (V, S, U) if wide else (U, S, V)
 
 
-def _check_rank(name: str, A: Array, q: int, niter: int) -> None:
+def _check_matrices(name: str, A: Array) -> None:
     if A.ndim < 2:
         raise RuntimeError(f"{name}: matrices expected, got a tensor of {A.ndim} dimensions")
-    if not 0 <= q <= min(A.shape[-2:]):
-        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(A.shape[-2:])}")
-    if niter < 0:
-        raise ValueError(f"niter(={niter}) must be non-negative integer")
 
 
 @composite
@@ -72,7 +68,13 @@ def pca_lowrank(A: Array, q: int | None = None, center: bool = True, niter: int 
     undertow.Size([2])
     """
     A = as_operand("pca_lowrank", "A", A)
-    q = min(6, *A.shape[-2:]) if q is None else q
+    _check_matrices("pca_lowrank", A)
+    least = min(A.shape[-2:])
+    q = min(6, least) if q is None else q
+    if not 0 <= q <= least:
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={least}")
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
     if not center:
         return svd_lowrank(A, q, niter)
     return svd_lowrank(A - mean(A, dim=-2, keepdim=True), q, niter)

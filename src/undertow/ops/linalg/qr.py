@@ -131,4 +131,4 @@ def qr(input: Array, some: bool = True) -> Any:
     >>> ut.qr(ut.eye(2))[0].shape
     undertow.Size([2, 2])
     """
-    return linalg_qr(input, "reduced" if some else "complete")
+    return return_types.qr(linalg_qr(input, "reduced" if some else "complete"))

@@ -77,7 +77,7 @@ native_dropout = primitive(
 
 
 @composite(variants="function in_place_function", random="given")
-def dropout(input: Array, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Array:
+def dropout(input: Array, p: float = 0.5, train: bool = True, *, generator: Generator | None = None) -> Array:
     """Every element 0 with probability p, else over 1 - p, so that the mean stays; the input itself if not training.
 
     >>> import undertow as ut
@@ -86,7 +86,7 @@ def dropout(input: Array, p: float = 0.5, training: bool = True, *, generator: G
     """
     input = as_operand("dropout", "input", input)
     check_probability(p)
-    if not training or p == 0:
+    if not train or p == 0:
         return input
     # transformations draw by bernoulli, which says by itself whether its numbers are the same for all examples
     if input._xp.device.type == "cuda" and input.is_floating_point() and current().intercept is None:

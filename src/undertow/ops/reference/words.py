@@ -317,10 +317,6 @@ WORDS = {
     "linalg_inv": Words("The inverse of each square matrix.", f"ut.linalg.inv({_M})"),
     "linalg_det": Words("The determinant of each square matrix.", f"ut.linalg.det({_M})"),
     "det_backward": Words("The matrix of cofactors: what the determinant's gradient is times."),
-    "linalg_slogdet": Words(
-        "The sign of the determinant and the logarithm of its absolute value, which does not overflow.",
-        f"ut.linalg.slogdet({_M})",
-    ),
     "linalg_matrix_exp": Words("The exponential of each square matrix.", "ut.linalg.matrix_exp(ut.zeros(2, 2))"),
     # layers
     "softmax": Words(

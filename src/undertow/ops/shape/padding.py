@@ -7,6 +7,7 @@ A negative padding crops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -94,14 +95,16 @@ MODES: dict[str, Callable[[int, int, range], int]] = {
 }
 
 
-def sources(mode: str, length: int, before: int, after: int, places: range | None = None) -> list[int]:
+@lru_cache(256)
+def sources(mode: str, length: int, before: int, after: int, places: range | None = None) -> tuple[int, ...]:
     """For each place along the padded dimension, or for some, counted from its beginning: the element it shows."""
     kept = _uncropped(length, before, after)
     places = range(before + length + after) if places is None else places
-    return [MODES[mode](place - before, length, kept) for place in places]
+    return tuple([MODES[mode](place - before, length, kept) for place in places])
 
 
-def _run(elements: list[int]) -> tuple[int, int, int] | None:
+@lru_cache(256)
+def _run(elements: tuple[int, ...]) -> tuple[int, int, int] | None:
     """The first, the last and the step of elements at equal distances; None if there is more or less to say."""
     step = elements[1] - elements[0] if len(elements) > 1 else 1
     equal = len(elements) > 0 and all([b - a == step for a, b in pairwise(elements)])
@@ -152,9 +155,18 @@ def _pad_around(xp: Namespace, input: Array, padding: tuple[int, ...], mode: str
     for dim, before, after in _by_dim(padding, input.ndim):
         for edge in (range(before), range(shape[dim] - after, shape[dim])):
             if edge:
-                shown = [before + k for k in sources(mode, input.shape[dim], before, after, edge)]
-                out[at(dim, slice(edge.start, edge.stop))] = xp.take(out, xp.asarray(shown), axis=dim)
+                shown = _shown(xp, out, dim, before, sources(mode, input.shape[dim], before, after, edge))
+                out[at(dim, slice(edge.start, edge.stop))] = shown
     return out
+
+
+def _shown(xp: Namespace, padded: Array, dim: int, before: int, elements: tuple[int, ...]) -> Array:
+    """These elements of what is already in the middle."""
+    run = _run(elements)
+    if run is None or abs(run[2]) != 1:
+        return xp.take(padded, xp.asarray(elements) + before, axis=dim)
+    part = padded[at(dim, slice(before + run[0], before + run[1] + 1))]
+    return part if run[2] == 1 else xp.flip(part, dim)
 
 
 def _pad_own_gradient(
@@ -176,7 +188,7 @@ def _pad_own_gradient(
     return grad
 
 
-def _add_edge(xp: Namespace, total: Array, grad: Array, dim: int, places: range, shown: list[int]) -> None:
+def _add_edge(xp: Namespace, total: Array, grad: Array, dim: int, places: range, shown: tuple[int, ...]) -> None:
     """Add the gradients of these places to those of the elements that are shown there."""
     run = _run(shown)
     if run is not None and abs(run[2]) == 1:

@@ -222,9 +222,10 @@ def _windows_gradient(xp: Namespace, grad: Array, input_sizes: Sequence[int], di
         return xp.add.reduce(grad)
     out = xp.zeros(input_sizes, grad.dtype)
     place = wrap_dim(dim, out.ndim)
-    for k in range(size):
-        last = k + (grad.shape[place] - 1) * step + 1
-        out[at(place, slice(k, last, step))] += grad[..., k]
+    for k in range(0, size, step):  # parts of the windows that are neighbours, and no two at the same place
+        width = min(step, size - k)
+        part = windows(xp, out[at(place, slice(k, k + (grad.shape[place] - 1) * step + width))], dim, width, step)
+        part += grad[..., k : k + width]
     return out
 
 

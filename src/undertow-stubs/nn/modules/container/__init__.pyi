@@ -5,6 +5,7 @@ from undertow.nn.layers.containers import ModuleList as ModuleList
 from undertow.nn.layers.containers import ParameterDict as ParameterDict
 from undertow.nn.layers.containers import ParameterList as ParameterList
 from undertow.nn.layers.containers import Sequential as Sequential
+from undertow.nn.layers.older import Container as Container
 from undertow.nn.module import indented as _indented_
 
 _addindent = _indented_

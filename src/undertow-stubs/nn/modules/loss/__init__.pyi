@@ -24,6 +24,7 @@ from undertow.nn.layers.losses import SoftMarginLoss as SoftMarginLoss
 from undertow.nn.layers.losses import TripletMarginLoss as TripletMarginLoss
 from undertow.nn.layers.losses import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from undertow.nn.layers.losses import WeightedLoss as _WeightedLoss_
+from undertow.nn.layers.older import NLLLoss2d as NLLLoss2d
 
 _Loss = _Loss_
 _WeightedLoss = _WeightedLoss_

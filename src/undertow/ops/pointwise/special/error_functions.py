@@ -34,7 +34,9 @@ def in_double(xp: Namespace, name: str, kernel: Kernel, input: Array, compiled_n
     found = compiled(xp, compiled_name or name, input)
     if found is not None:
         return found
-    out = kernel(xp, xp.asarray(input, dtype=dtypes.float64).reshape(-1)).reshape(input.shape)
+    flat = xp.asarray(input, dtype=dtypes.float64).reshape(-1)
+    found = compiled(xp, compiled_name or name, flat) if input.dtype.kind != "f" else None
+    out = (kernel(xp, flat) if found is None else found).reshape(input.shape)
     return out.astype(input.dtype) if input.dtype.kind == "f" else out
 
 
@@ -123,14 +125,16 @@ erfinv = unary(
 
 def _error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erf", input, "fiub")
+    input = float_array(input)
     found = kernels.special_function(xp, "erf", input)
-    return special.erf(float_array(input)) if found is None else found
+    return special.erf(input) if found is None else found
 
 
 def _complementary_error_function(xp: Namespace, input: Array) -> Array:
     require_kinds("erfc", input, "fiub")
+    input = float_array(input)
     found = compiled(xp, "erfc", input)
-    return special.erfc(float_array(input)) if found is None else found
+    return special.erfc(input) if found is None else found
 
 
 erf = unary(

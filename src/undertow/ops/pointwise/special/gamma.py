@@ -12,6 +12,7 @@ from undertow.ops.pointwise.special.error_functions import (
     FEW,
     Parts,
     by_parts,
+    compiled,
     elementwise_in_python,
     horner,
     in_double,
@@ -86,6 +87,9 @@ def _lgamma_of_one(x: float) -> float:
 
 
 def lgamma_kernel(xp: Namespace, x: Array) -> Array:
+    found = compiled(xp, "lgamma", x)
+    if found is not None:
+        return found
     if x.size <= FEW:
         return elementwise_in_python(_lgamma_of_one)(xp, x)
     left = x < 0

@@ -43,7 +43,7 @@ def special_ndtr(input: Array) -> Array:
 def _log_ndtr_kernel(xp: Namespace, x: Array) -> Array:
     with xp.errstate(divide="ignore", invalid="ignore"):
         left = lambda xp, x: xp.log(kernels.erfcx(-x / SQRT2) / 2) - x * x / 2
-        right = lambda xp, x: xp.log1p(-kernels.erfc(x / SQRT2) / 2)
+        right = lambda xp, x: xp.log1p(-xp.erfc(x / SQRT2) / 2)
         return by_parts(xp, x, [(x < -1, left), (~(x < -1), right)])
 
 
