@@ -11,7 +11,7 @@ from typing import Any
 from undertow import ops
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, DType
-from undertow.distributed.errors import DistTimeoutError
+from undertow.distributed.errors import DistMismatchError, DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
 from undertow.distributed.reduce_op import (
     MPI_NAMES,
@@ -426,8 +426,23 @@ def all_to_all_single(
         raise ValueError(f"all_to_all_single: input and output must have one dtype, not {array.dtype} and {out.dtype}")
     sent = part_bytes("input", array, input_split_sizes, members.size())
     received = part_bytes("output", out, output_split_sizes, members.size())
-    steps = one(members.comm.Ialltoallv([as_bytes(array), sent], [as_bytes(out), received]))
+    steps = parts_exchanged(members, as_bytes(array), sent, as_bytes(out), received)
     return members.start(f"all_to_all({array.dtype})", steps, [output], async_op, [array])
+
+
+def parts_exchanged(
+    members: ProcessGroup, given: Array, sent: list[int], out: Array, received: list[int]
+) -> Iterator[Any]:
+    """Parts of so many bytes to and from each process. Sizes go first: MPI takes parts that are too short for whole."""
+    theirs = cpu.empty(members.size(), dtype=dtypes.int64)
+    yield [members.comm.Ialltoall(cpu.asarray(sent, dtype=dtypes.int64), theirs)]
+    for rank, came, awaited in zip(members.ranks, theirs.tolist(), received, strict=True):
+        if came != awaited:
+            raise DistMismatchError(
+                f"rank {rank} sends {came} bytes to rank {members.ranks[members.rank()]}, which expects {awaited}. "
+                "What a process sends to another must be as large as what that one receives from it"
+            )
+    yield [members.comm.Ialltoallv([given, sent], [out, received])]
 
 
 def part_bytes(name: str, array: Array, sizes: Sequence[int] | None, count: int) -> list[int]:
@@ -473,8 +488,7 @@ def all_to_all(
     received = cpu.empty(sum([o.nbytes for o in outs]), dtype=dtypes.uint8)
 
     def steps() -> Iterator[Any]:
-        sizes = [[a.nbytes for a in arrays], [o.nbytes for o in outs]]
-        yield [members.comm.Ialltoallv([sent, sizes[0]], [received, sizes[1]])]
+        yield from parts_exchanged(members, sent, [a.nbytes for a in arrays], received, [o.nbytes for o in outs])
         at = 0
         for out in outs:
             as_bytes(out)[...] = received[at : at + out.nbytes]

@@ -52,7 +52,7 @@ def join(meeting: Meeting | None = None, limit: float = 0.0) -> tuple[Any, Board
     with nullcontext() if meeting is None or "mpi4py.MPI" in sys.modules else met(meeting, limit):
         mpi = import_mpi()
     if _board is None:
-        _board = make_board(mpi)
+        _board = make_board(mpi, mpi.COMM_WORLD)
         share_cores(len(_board.ranks))
         at_the_end(end, _board, keep_line_current(_board))
     return mpi, _board
@@ -65,12 +65,12 @@ def at_the_end(action: Callable[..., Any], *arguments: Any) -> None:
         multiprocessing.util.Finalize(None, action, arguments, exitpriority=0)
 
 
-def make_board(mpi: Any) -> Board:
-    """The board of this machine, in a file that has no name any more once all have opened it."""
-    local = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
+def make_board(mpi: Any, comm: Any) -> Board:
+    """The board of a group's processes on this machine, in a file that has no name any more once all have opened it."""
+    local = comm.Split_type(mpi.COMM_TYPE_SHARED)
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
     path = local.bcast(os.path.join(folder, f"undertow-{os.getpid()}-{time.time_ns()}"), 0)
-    board = Board(path, local.rank, local.allgather(mpi.COMM_WORLD.rank))
+    board = Board(path, local.rank, local.allgather(mpi.COMM_WORLD.rank), _board)
     local.Barrier()
     if local.rank == 0:
         os.unlink(path)

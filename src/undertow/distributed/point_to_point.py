@@ -1,4 +1,8 @@
-"""Messages from one process to another."""
+"""Messages from one process to another.
+
+MPI takes a message whose dtype is not the receiver's, and one that is too short for its memory, without a word. So the
+dtype is a part of the tag, and who waits in vain looks for messages of other dtypes; sizes are compared.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,27 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend.interface import Array
+from undertow.backend import dtypes
+from undertow.backend.interface import Array, DType
 from undertow.distributed.collectives import as_bytes, memory_of, to_write
-from undertow.distributed.errors import DistTimeoutError
+from undertow.distributed.errors import DistMismatchError, DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
 from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, abandoned, profiled, seconds_of
 from undertow.tensor import Tensor
 
-#: tags of messages are behind those of exchanges
+#: tags of messages are behind those of exchanges; each dtype has as many
 FIRST_TAG, TAGS = 16384, 8192
+#: dtypes that travel, by their places here; bfloat16 stands behind them, and is made when it is asked for
+DTYPES = (*dtypes.ALL,)
+CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+
+
+def code_of(dtype: DType) -> int:
+    return CODES.get(dtype, len(DTYPES))
+
+
+def coded(code: int) -> DType:
+    return DTYPES[code] if code < len(DTYPES) else dtypes.bfloat16()
 
 
 class Message:
@@ -33,21 +49,18 @@ class Message:
                 self.profiled()
         return self.done
 
-    def source_rank(self) -> int:
-        """Who sent what has been received."""
-        return self.group.ranks[self.status.Get_source()]
-
-    _source_rank = source_rank  # PyTorch's spelling
-
     def wait(self, timeout: Any = None) -> bool:
         """Wait until it has been received, or is safe to be changed; DistTimeoutError after the limit of time."""
         limit = self.group.timeout if timeout is None else seconds_of(timeout)
-        started, asked = time.monotonic(), 0
+        started, asked, looks = time.monotonic(), 0, SLEEPS_AFTER
         while not self.is_completed():
             asked += 1
             waited = time.monotonic() - started
             if asked > PATIENT_ASKS:
                 time.sleep(SLEEP if waited > SLEEPS_AFTER else 0)
+            if waited > looks:
+                self.look()
+                looks = 2 * waited
             if waited > limit:
                 abandoned.append(self)
                 known = self.group.roll_call(0)
@@ -56,8 +69,57 @@ class Message:
                 )
         return True
 
+    def look(self) -> None:
+        """Raise if it will not end well."""
+
+
+class Received(Message):
+    """A message that is to come, from the process at `place` of the group, with the tag that the program gave."""
+
+    def __init__(self, group: ProcessGroup, request: Any, place: int, tag: int, array: Array) -> None:
+        anybody = place == group.mpi.ANY_SOURCE
+        sender = "any rank" if anybody else f"rank {group.ranks[place]}"
+        super().__init__(group, request, f"a message from {sender}", "recvAnySource" if anybody else "recv", array)
+        self.place, self.tag, self.array = place, tag, array
+
+    def is_completed(self) -> bool:
+        if self.done:
+            return True
+        try:
+            done = super().is_completed()
+        except self.group.mpi.Exception as error:
+            if error.Get_error_class() != self.group.mpi.ERR_TRUNCATE:
+                raise
+            raise self.mismatch("one of more bytes") from error
+        if done and self.status.Get_count(self.group.mpi.BYTE) != self.array.nbytes:
+            raise self.mismatch(f"one of {self.status.Get_count(self.group.mpi.BYTE)} bytes")
+        return done
+
+    def look(self) -> None:
+        code = code_of(self.array.dtype)
+        for other_code in range(len(DTYPES) + 1):
+            tag = self.tag + other_code * TAGS
+            if other_code != code and self.group.comm.Iprobe(self.place, tag, self.status):
+                raise self.mismatch(f"one of {coded(other_code)}")
+
+    def mismatch(self, found: str) -> DistMismatchError:
+        abandoned.append(self)
+        return DistMismatchError(
+            f"rank {self.group.rank()} receives {self.array.dtype}{list(self.array.shape)}, {self.array.nbytes} bytes, "
+            f"and rank {self.source_rank()} has sent {found}. A message is received by a tensor of as many elements, "
+            f"and of the same dtype{self.group.roll_call(0)}"
+        )
+
+    def source_rank(self) -> int:
+        """Who sent what has been received."""
+        place = self.status.Get_source()
+        return self.group.ranks[place if place >= 0 else self.place]
+
+    _source_rank = source_rank  # PyTorch's spelling
+
 
 def tag_of(tag: int) -> int:
+    """The first of the tags that this one is for MPI; dtypes follow each other."""
     if not 0 <= tag < TAGS:
         raise ValueError(f"the tag of a message is a number from 0 to {TAGS - 1}, not {tag}")
     return FIRST_TAG + tag
@@ -86,14 +148,14 @@ def isend(
         return None
     place = other("isend", members, dst, group_dst)
     array = memory_of("isend", tensor)
-    request = members.comm.Isend(as_bytes(array), place, tag_of(tag))
+    request = members.comm.Isend(as_bytes(array), place, tag_of(tag) + code_of(array.dtype) * TAGS)
     return Message(members, request, f"a message to rank {members.ranks[place]}", "send", array)
 
 
 def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
-) -> Message | None:
-    """Receive a tensor, from any process if none is named.
+) -> Received | None:
+    """Receive a tensor, from any process if none is named; it has the elements and the dtype of what was sent.
 
     Example: `dist.irecv(ut.empty(2), src=0).wait()`
     """
@@ -103,9 +165,9 @@ def irecv(
     anybody = src is None and group_src is None
     place = members.mpi.ANY_SOURCE if anybody else other("irecv", members, src, group_src)
     array = to_write("irecv", tensor)
-    request = members.comm.Irecv(as_bytes(array), place, tag_of(tag))
-    sender = "any rank" if anybody else f"rank {members.ranks[place]}"
-    return Message(members, request, f"a message from {sender}", "recvAnySource" if anybody else "recv", array)
+    first = tag_of(tag)
+    request = members.comm.Irecv(as_bytes(array), place, first + code_of(array.dtype) * TAGS)
+    return Received(members, request, place, first, array)
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:

@@ -22,7 +22,7 @@ from undertow.backend.interface import Array, DType
 from undertow.distributed.debug_level import DebugLevel, get_debug_level
 from undertow.distributed.direct import tried_reader
 from undertow.distributed.errors import DistError, DistMismatchError, DistTimeoutError
-from undertow.distributed.joining import errors_stop_all, join
+from undertow.distributed.joining import errors_stop_all, join, make_board
 from undertow.distributed.launched import told
 from undertow.distributed.meeting import asked_for
 from undertow.distributed.status_board import Board, line_of
@@ -408,7 +408,7 @@ def new_group(
     if not inside:
         return GroupMember.NON_GROUP_MEMBER
     limit = whole.timeout if timeout is None else seconds_of(timeout)
-    made = ProcessGroup(whole.mpi, comm, chosen, limit, group_desc or f"ranks {chosen}", None)
+    made = ProcessGroup(whole.mpi, comm, chosen, limit, group_desc or f"ranks {chosen}", make_board(whole.mpi, comm))
     made.backend, made.allow_pickle = whole.backend, whole.allow_pickle
     return made
 

@@ -39,10 +39,13 @@ def as_field(text: str) -> bytes:
 
 
 class Board:
-    """The records of the processes on this machine, of which one is our own."""
+    """The records of a group's processes on this machine, of which one is our own.
 
-    def __init__(self, path: str, place: int, ranks: list[int]) -> None:
-        self.place, self.ranks, self.pid = place, ranks, os.getpid()
+    whole  the board of all processes of the machine, if this is not it; the lines of their programs are there only
+    """
+
+    def __init__(self, path: str, place: int, ranks: list[int], whole: Board | None = None) -> None:
+        self.place, self.ranks, self.pid, self.whole = place, ranks, os.getpid(), whole
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(descriptor, RECORD * len(ranks))
@@ -83,6 +86,11 @@ class Board:
         at = place * RECORD + HEAD.size + which * TEXT
         return self.memory[at : at + TEXT].split(b"\0")[0].decode(errors="replace")
 
+    def line(self, rank: int) -> str:
+        """Where the program of a process is."""
+        board = self.whole or self
+        return board.text(board.ranks.index(rank), LINE) or "?"
+
     def differing(self, number: int, fingerprint: int) -> list[int]:
         """The ranks that started another exchange under this number; those that have not come there do not count."""
         mine, found = packed(number, fingerprint), []
@@ -95,7 +103,7 @@ class Board:
     def lines(self) -> str:
         """Each rank's exchange, and where its program is."""
         return "\n".join([
-            f"  rank {rank}: {self.text(place, EXCHANGE) or 'nothing yet'}; now at {self.text(place, LINE) or '?'}"
+            f"  rank {rank}: {self.text(place, EXCHANGE) or 'nothing yet'}; now at {self.line(rank)}"
             for place, rank in enumerate(self.ranks)
         ])  # fmt: skip
 
@@ -112,7 +120,7 @@ class Board:
         where = f"{'waits in' if started > finished else 'has finished'} {exchange} for {time.time() - when:.1f} s"
         where = f"HAS NOT COME: it {where}" if started < number else where
         where = f"IS STOPPED (process {pid}, by a signal or a debugger): it {where}" if condition == STOPPED else where
-        return f"{where}; its program is at {self.text(place, LINE) or '?'}"
+        return f"{where}; its program is at {self.line(self.ranks[place])}"
 
 
 def packed(number: int, fingerprint: int) -> int:

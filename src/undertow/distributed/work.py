@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array
-from undertow.distributed.errors import DistError
+from undertow.distributed.errors import DistError, DistMismatchError
 
 if TYPE_CHECKING:
     from undertow.distributed.process_group import ProcessGroup
@@ -156,7 +156,8 @@ class Work:
         if isinstance(error, ProcessLookupError):
             time.sleep(TOLD_WITHIN)
             known = self.group.roll_call(self.number)
-        return DistError(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}{known}")
+        kind = DistMismatchError if isinstance(error, DistMismatchError) else DistError
+        return kind(f"rank {self.group.rank()}: exchange #{self.number} {self.what} failed: {error}{known}")
 
 
 def profiled(name: str, given: Sequence[Array]) -> Callable[[], None] | None:

@@ -96,6 +96,20 @@ elif case == "nobody receives":
         dist.recv(ut.ones(3), 1)
     else:
         time.sleep(3 * limit)
+elif case.endswith("message"):
+    if rank == 0:
+        sent = {"longer": ut.ones(5), "shorter": ut.ones(1), "misread": ut.ones(1, dtype=ut.float64)}
+        dist.send(sent[case.split()[0]], 1)
+        time.sleep(3 * limit)
+    else:
+        dist.recv(ut.zeros(2), 0)
+elif case == "other parts":
+    dist.all_to_all_single(ut.ones(4), ut.ones(4), [2, 2], [1, 3] if rank else [2, 2])
+elif case == "other parts of lists":
+    dist.all_to_all([ut.ones(2), ut.ones(2)], [ut.ones(2 - rank), ut.ones(2)])
+elif case == "other dtype in a group":
+    group = dist.new_group([1, 0])
+    dist.all_reduce(ut.ones(4 - 2 * rank, dtype=ut.float64 if rank else ut.float32), group=group)
 elif case == "unused":
     net = DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
     (net.module[0] if rank else net.module)(ut.ones(1, 2)).sum().backward()

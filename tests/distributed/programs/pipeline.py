@@ -66,6 +66,22 @@ for kind, microbatches in (
     assert not stage.alive and (rank < size - 1 or ut.allclose(out, found))
     assert [k for what, k in schedule.order() if what == "B"] == list(range(microbatches))
 
+
+class Masked(nn.Module):
+    def forward(self, x, mask):
+        return x * mask
+
+
+schedule = ScheduleGPipe(PipelineStage(Masked(), rank, size), 4)
+out = schedule.eval(*([inputs] if rank == 0 else []), mask=counts.unsqueeze(1))  # arguments with names are cut, too
+assert rank < size - 1 or ut.allclose(out, inputs * counts.unsqueeze(1) ** size)
+try:
+    with ut.no_grad():
+        schedule.step(inputs)
+except RuntimeError as error:
+    assert "eval() is forward only" in str(error)
+else:
+    raise AssertionError("nothing was raised")
 try:
     ScheduleGPipe(stage, 13).step(inputs, counts)
 except ValueError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from undertow import ops
 from undertow.distributed.pipelining.stage import PipelineStage
-from undertow.modes import no_grad
+from undertow.modes import is_grad_enabled, no_grad
 from undertow.tensor import Tensor
 
 FORWARD, BACKWARD = "F", "B"
@@ -46,7 +46,7 @@ class Schedule:
     def step(self, *args: Any, target: Any = None, losses: list[Tensor] | None = None, **kwargs: Any) -> Any:
         """One batch, forward and backward: gradients are accumulated as after `loss.backward()`.
 
-        args    for the first stage: tensors, which are cut into microbatches
+        args    for the first stage: tensors, which are cut into microbatches; so are those of `kwargs`, in any stage
         target  for the last stage
         losses  a list that gets the losses of the microbatches, in the last stage
 
@@ -54,6 +54,10 @@ class Schedule:
         """
         if self.stage.is_last and self.loss_fn is not None and target is None:
             raise ValueError("step: the last stage needs the target of its loss_fn")
+        if not is_grad_enabled():
+            raise RuntimeError(
+                "step() computes gradients, which are switched off here (no_grad); eval() is forward only"
+            )
         run = Run(self, args, target, kwargs)
         for kind, number in self.order():
             if kind == FORWARD:
@@ -81,15 +85,17 @@ class Run:
     """One batch on its way."""
 
     def __init__(self, schedule: Schedule, args: tuple[Any, ...], target: Any, kwargs: dict[str, Any]) -> None:
-        self.schedule, self.stage, self.kwargs = schedule, schedule.stage, kwargs
+        self.schedule, self.stage = schedule, schedule.stage
         count = schedule.n_microbatches
+        cut = {name: parts_of(value, count) for name, value in kwargs.items()}
+        self.kwargs = [{name: parts[k] for name, parts in cut.items()} for k in range(count)]
         self.args = list(zip(*[parts_of(arg, count) for arg in args], strict=True)) if args else [()] * count
         self.targets: list[Any] = [None] * count if target is None else parts_of(target, count)
         self.outputs: list[list[Tensor]] = []
         self.losses: list[Tensor] = []
 
     def forward(self, number: int) -> None:
-        outputs = self.stage.forward_one(number, self.args[number], self.kwargs)
+        outputs = self.stage.forward_one(number, self.args[number], self.kwargs[number])
         if not self.stage.is_last:
             return
         self.outputs.append([output.detach() for output in outputs])

@@ -11,8 +11,7 @@ from typing import Any
 
 from undertow.autograd.backward import backward
 from undertow.backend import cpu, dtypes
-from undertow.backend.interface import DType
-from undertow.distributed.point_to_point import TAGS, Message, isend, recv
+from undertow.distributed.point_to_point import TAGS, Message, code_of, coded, isend, recv
 from undertow.distributed.process_group import resolve
 from undertow.modes import is_grad_enabled
 from undertow.nn.module import Module
@@ -20,8 +19,6 @@ from undertow.tensor import LEAF, Tensor
 
 #: how many numbers say shape and dtype: how many dimensions, which dtype, and the sizes
 FACTS = 10
-#: dtypes that travel, by their places here
-DTYPES = (*dtypes.ALL,)
 #: a stage sends at most so many tensors; gradients have tags of their own
 OUTPUTS = 16
 #: numbers of microbatches are told apart up to here; messages between two neighbours come in order anyway
@@ -125,14 +122,6 @@ class PipelineStage:
                 tensor._edge = LEAF
             found.append(tensor)
         return found
-
-
-def code_of(dtype: DType) -> int:
-    return -1 if dtypes.is_bfloat16(dtype) else DTYPES.index(dtype)
-
-
-def coded(code: int) -> DType:
-    return dtypes.bfloat16() if code < 0 else DTYPES[code]
 
 
 def tag(number: int, output: int, back: bool) -> int:
