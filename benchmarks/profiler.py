@@ -1,7 +1,8 @@
 """What a profile adds to operations and nodes: `python -m benchmarks.profiler [--update]`.
 
-Nanoseconds per operation on 4 x 4 matrices, which is all overhead; the smallest of many turns, with a profile and
-without one. The last row is the call to which a profile adds most, of a long list of them.
+Nanoseconds per call on 4 x 4 matrices, which is all overhead; the smallest of many turns, with a profile and without
+one. A call may be made of several operations, each of which a profile shows. The last row is the call to whose
+operations a profile adds most, of a long list of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import undertow as ut
 from benchmarks.report import as_markdown, as_text
 from tools.figures import store
 
-HEADER = ["", "without", "in a profile", "added"]
+HEADER = ["", "operations", "without", "in a profile", "added for each"]
 
 
 def operations() -> dict[str, Callable[[], Any]]:
@@ -88,7 +89,7 @@ def further_operations() -> dict[str, Callable[[], Any]]:
         "nonzero": lambda: x.nonzero(), "zeros": lambda: ut.zeros(4, 4), "zeros_like": lambda: ut.zeros_like(x),
         "full": lambda: ut.full((4, 4), 1.0), "arange": lambda: ut.arange(4), "randn": lambda: ut.randn(4, 4),
         "bernoulli": lambda: x.bernoulli(), "multinomial": lambda: v.multinomial(2), "clone": lambda: x.clone(),
-        "to": lambda: x.to(ut.float64), "type_as": lambda: x.type_as(y), "allclose": lambda: ut.allclose(x, y),
+        "to": lambda: x.to(ut.float64), "type_as": lambda: x.type_as(labels), "allclose": lambda: ut.allclose(x, y),
         "fft": lambda: ut.fft.fft(v), "meshgrid": lambda: ut.meshgrid(v, v, indexing="ij"),
         "cdist": lambda: ut.cdist(x, y),
         "erf": lambda: x.erf(), "pow": lambda: x**2, "lerp": lambda: x.lerp(y, 0.5), "addcmul": lambda: x.addcmul(x, y),
@@ -121,14 +122,17 @@ def least(measure: Callable[[], float], inside: Callable[[], AbstractContextMana
 
 
 def rows(turns: int, count: int) -> list[list[Any]]:
-    """The first operations, a node, and the one of the further operations to which a profile adds most."""
-    found = nanoseconds({name: timed_calls(run, count) for name, run in operations().items()}, turns)
-    found += nanoseconds({"a node of a backward pass": lambda: seconds_of_node(count)}, turns)
-    further = further_operations()
-    measured = nanoseconds({name: timed_calls(run, min(count, 100)) for name, run in further.items()}, turns)
-    name, off, on = max(measured, key=lambda row: row[2] - row[1])
-    shown = f"{name}, over {operations_of(further[name]) - 1} others"
-    return [*found, [f"{shown}: the most of {len(further)} further calls", off, on]]
+    """The first operations, a node, and the one of the further calls to whose operations a profile adds most."""
+    found = [
+        [name, operations_of(run), *nanoseconds(timed_calls(run, count), turns)] for name, run in operations().items()
+    ]
+    found.append(["a node of a backward pass", 1, *nanoseconds(lambda: seconds_of_node(count), turns)])
+    further = [
+        [name, operations_of(run), *nanoseconds(timed_calls(run, min(count, 100)), turns)]
+        for name, run in further_operations().items()
+    ]
+    name, *most = max(further, key=added_for_each)
+    return [*found, [f"{name}: the most of {len(further)} further calls", *most]]
 
 
 def operations_of(run: Callable[[], Any]) -> int:
@@ -138,21 +142,31 @@ def operations_of(run: Callable[[], Any]) -> int:
     return len(profiled.events())
 
 
+def added_for_each(row: list[Any]) -> float:
+    """Nanoseconds that a profile adds to each of the operations that a row's call is made of."""
+    _, count, off, on = row
+    return float((on - off) / count)
+
+
 def timed_calls(run: Callable[[], Any], count: int) -> Callable[[], float]:
     return lambda: seconds_of_operation(run, count)
 
 
-def nanoseconds(cases: dict[str, Callable[[], float]], turns: int) -> list[list[Any]]:
-    found: list[list[Any]] = []
-    for name, measure in cases.items():
-        measure()
-        pairs = [(least(measure, nullcontext, 1), least(measure, ut.profiler.profile, 1)) for _ in range(turns)]
-        found.append([name, *(1e9 * min(times) for times in zip(*pairs, strict=True))])
-    return found
+def nanoseconds(measure: Callable[[], float], turns: int) -> tuple[float, float]:
+    """The least of many turns without a profile and with one, in turn."""
+    measure()
+    pairs = [(least(measure, nullcontext, 1), least(measure, ut.profiler.profile, 1)) for _ in range(turns)]
+    off, on = (1e9 * min(times) for times in zip(*pairs, strict=True))
+    return off, on
 
 
 def table(found: list[list[Any]]) -> list[list[str]]:
-    return [HEADER, *[[name, f"{off:.0f} ns", f"{on:.0f} ns", f"{on - off:.0f} ns"] for name, off, on in found]]
+    return [HEADER, *map(shown, found)]
+
+
+def shown(row: list[Any]) -> list[str]:
+    name, count, off, on = row
+    return [name, str(count), f"{off:.0f} ns", f"{on:.0f} ns", f"{added_for_each(row):.0f} ns"]
 
 
 def as_page(figures: list[list[Any]]) -> str:

@@ -33,7 +33,7 @@ def plain(name: str, x: Any) -> Any:
             return special._by_region(x, lambda y: 1 - special._erf_small(y), special._erfc_tail)
         kernels: dict[str, Any] = {
             "lgamma": gamma.lgamma_kernel,
-            "digamma": gamma._digamma_kernel,
+            "digamma": gamma.digamma_kernel,
             "erfinv": error_functions._erfinv_kernel,
             "special_erfcx": lambda xp, x: special.erfcx(x),
             "special_log_ndtr": normal_distribution._log_ndtr_kernel,

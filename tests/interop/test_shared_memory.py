@@ -120,6 +120,7 @@ def test_what_cannot_be_shared_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PROCESSES = """
+    import os
     import signal
     import undertow as ut
     import undertow.multiprocessing as mp
@@ -175,7 +176,31 @@ PROCESSES = """
         process.join()
         assert x.tolist() == [1] and x.add_(1).tolist() == [2]
 
+    def fail_or_be_ended_for_it(number, both_are_there, first):
+        both_are_there.wait()
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        first.wait(60)  # as a rank that hears of another's death
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def cause():
+        context = mp.get_context("fork")
+        both_are_there, first = context.Barrier(2), context.Event()
+        running = mp.start_processes(
+            fail_or_be_ended_for_it, (both_are_there, first), nprocs=2, start_method="fork", join=False
+        )
+        running.processes[1].join()
+        first.set()
+        running.processes[0].join()
+        try:
+            running.join()
+        except mp.ProcessExitedException as error:
+            assert (error.error_index, error.exit_code) == (1, -signal.SIGKILL), error
+        else:
+            raise AssertionError("both have failed")
+
     if __name__ == "__main__":
+        cause()
         main("spawn", 1)
         main("fork", 2)
         gone()

@@ -14,6 +14,10 @@ from undertow.ops.declare import REGISTRY
 ELSEWHERE: dict[str, str] = {
     "rand_like": "random numbers: tests/tensor/test_random.py",
     "randn_like": "random numbers: tests/tensor/test_random.py",
+    **dict.fromkeys(
+        ("_standard_gamma", "_standard_gamma_grad", "_sample_dirichlet", "_dirichlet_grad"),
+        "random numbers and their slopes: tests/distributions/test_gammas.py",
+    ),
     "_once_differentiable": "its derivative is an error: test_indexing.py",
     **dict.fromkeys(SPARSE_OPERATIONS, "sparse tensors: tests/sparse/test_operations.py"),
 }

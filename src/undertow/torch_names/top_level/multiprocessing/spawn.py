@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
+import signal
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -53,14 +54,17 @@ class ProcessContext:
         waiting = {process.sentinel: process for process in self.processes if process.is_alive()}
         if waiting:
             multiprocessing.connection.wait(list(waiting), timeout)
-        failed = [n for n, process in enumerate(self.processes) if process.exitcode not in (0, None)]
+        codes = [process.exitcode for process in self.processes]
+        failed = [n for n, code in enumerate(codes) if code not in (0, None)]
         if not failed:
-            return all([process.exitcode == 0 for process in self.processes])
+            return all(code == 0 for code in codes)
+        # Ranks of one group end each other when one dies: the cause is the one that nobody asked to end.
+        cause = min(failed, key=lambda n: codes[n] == -signal.SIGTERM)
         for process in self.processes:
             if process.is_alive():
                 process.terminate()
             process.join()
-        self._raise(failed[0])
+        self._raise(cause)
         return True
 
     def _raise(self, index: int) -> None:
