@@ -203,7 +203,14 @@ class Mersenne:
         return float(((word() << 32 | word()) & (2**53 - 1)) * 2.0**-53)
 
     def normal(self) -> float:
-        return float(self.normals(1)[0])
+        """As `normals`, by C's functions: on some processors, NumPy's round otherwise."""
+        spare, self.spare = self.spare, None
+        if spare is not None:
+            return float(spare)
+        angle, u = 2 * math.pi * self.fraction(), self.fraction()
+        radius = math.sqrt(-2 * math.log1p(-u))
+        self.spare = radius * math.sin(angle)
+        return radius * math.cos(angle)
 
     def gammas(self, alpha: Array) -> Array:
         """Of rate 1. Here and in `binomials` parameters are float32 or float64, and so are the numbers."""
