@@ -17,7 +17,6 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType
-from undertow.ops.random import rejection
 
 #: words of the Twister's state
 SIZE = 624
@@ -214,15 +213,21 @@ class Mersenne:
             found, self.spare = found
             return found
         self.spare = spare
-        return rejection.each(rejection.gamma, self, alpha)
+        return self._by_rejection("gamma", alpha)
 
     def poissons(self, rate: Array) -> Array:
         found = kernels.random_poissons(cpu, self._capsule, rate)
-        return rejection.each(rejection.poisson, self, rate) if found is None else found
+        return self._by_rejection("poisson", rate) if found is None else found
 
     def binomials(self, count: Array, prob: Array) -> Array:
         found = kernels.random_binomials(cpu, self._capsule, count, prob)
-        return rejection.each(rejection.binomial, self, count, prob) if found is None else found
+        return self._by_rejection("binomial", count, prob) if found is None else found
+
+    def _by_rejection(self, name: str, *parameters: Array) -> Array:
+        """What the compiled core's kernels draw, without it."""
+        from undertow.ops.random import rejection
+
+        return rejection.each(getattr(rejection, name), self, *parameters)
 
     # ---- states, as PyTorch writes them
 
