@@ -45,7 +45,7 @@ static inline int
 has_floats(PyObject *array)
 {
     int number = dtype_of(array)->type_num;
-    return PyTypeNum_ISFLOAT(number) || PyTypeNum_ISCOMPLEX(number);
+    return PyTypeNum_ISFLOAT(number) || PyTypeNum_ISCOMPLEX(number) || is_narrow_type(number);
 }
 
 /* Whether a node has nothing out of the ordinary: no extra, or that which all nodes of a stream share. */

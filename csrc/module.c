@@ -239,6 +239,7 @@ static PyMethodDef functions[] = {
     {"max_pool_gradient", (PyCFunction)(void (*)(void))max_pool_gradient, METH_FASTCALL},
     {"avg_pool", (PyCFunction)(void (*)(void))avg_pool, METH_FASTCALL},
     {"avg_pool_gradient", (PyCFunction)(void (*)(void))avg_pool_gradient, METH_FASTCALL},
+    {"add_weighted_rows", (PyCFunction)(void (*)(void))add_weighted_rows, METH_FASTCALL},
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
     {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL},

@@ -448,6 +448,33 @@ def test_names_are_where_modules_of_pytorch_import_them(tmp_path: Path) -> None:
     assert printed == "True (3, 3) 3.141592653589793 True functools\nFalse True\n"
 
 
+def test_names_are_in_the_modules_that_define_them_in_pytorch(tmp_path: Path) -> None:
+    """`torch.optim.adamw` is no module of undertow's; its class is in `torch.optim`."""
+    program = """
+        import torch
+        from torch.cuda.amp.grad_scaler import GradScaler
+        from torch.optim.adamw import *
+        from torch.optim.adamw import adamw
+        from torch.autograd.gradcheck import gradcheck
+        from torch.profiler.profiler import profile
+        import torch.nn.parallel.scatter_gather as scatter_gather
+
+        print(AdamW is torch.optim.AdamW, isinstance(torch.optim.AdamW([torch.ones(1)]), torch.optim.adamw.AdamW))
+        print(GradScaler is torch.cuda.amp.GradScaler, profile is torch.profiler.profile)
+        print(torch.cuda.streams.Stream is torch.cuda.Stream, scatter_gather.gather is torch.nn.parallel.gather)
+        print(gradcheck is torch.autograd.gradcheck, torch.optim.adamw, hasattr(torch.cuda, "tunable"))
+        try:
+            adamw([])
+        except NotImplementedError as error:
+            print(error)
+    """
+    written(tmp_path, "program.py", program)
+    lines = undertow("run", "program.py", folder=tmp_path).splitlines()
+    assert lines[:3] == ["True True"] * 3
+    assert lines[3] == "True <module 'torch.optim.adamw', whose names undertow has elsewhere> False"
+    assert "does not have torch.optim.adamw.adamw" in lines[4]
+
+
 def test_imported_names_are_pytorchs_and_are_found() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tqdm")

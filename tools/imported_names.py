@@ -22,13 +22,14 @@ from undertow.torch_names.absent import AbsentClass, AbsentModule
 #: packages whose modules are PyTorch's own affair, or not there
 INTERNAL = """
 _C _dynamo _export _functorch _higher_order_ops _inductor _lazy _library _logging _native _numpy _prims _prims_common
-_refs _strobelight _subclasses _decomp ao contrib cuda distributed export fx masked monitor mps mtia nativert nested
+_refs _strobelight _subclasses _decomp ao contrib distributed export fx masked monitor mps mtia nativert nested
 numa onnx ops package sparse testing._internal utils.data.datapipes utils.tensorboard utils.viz utils.benchmark xpu
 """.split()
 
 HEAD = """\
 # MODULE: NAME=WHERE ..., names that PyTorch's modules import from elsewhere (NAME= is left out where it is WHERE's last
-# part). Written by `python -m tools.imported_names`.
+# part); of modules that undertow does not have, those of their own that it has. Written by `python -m
+# tools.imported_names`.
 """
 
 PLACE = Path(__file__).parents[1] / "src/undertow/stand_in/imported.txt"
@@ -50,8 +51,14 @@ def homes(name: str, value: Any) -> list[str]:
         return []
     module, own = value.__module__, value.__name__
     found = [f"{module}.{own}"] if module is not None and "." not in own and is_common(module) else []
-    shared = [f"{place}.{name}" for place in ("torch", "torch.nn", "torch.nn.functional", "torch.overrides")]
-    return found + [path for path in shared if is_same(path, value)]
+    shared = [*packages_of(module or ""), "torch", "torch.nn", "torch.nn.functional", "torch.overrides"]
+    return found + [f"{place}.{name}" for place in shared if is_same(f"{place}.{name}", value)]
+
+
+def packages_of(module: str) -> list[str]:
+    """Those of PyTorch that a module is in, the innermost first: `torch.optim` of `torch.optim.adamw`."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts) - 1, 1, -1)] if parts[0] == "torch" else []
 
 
 def is_common(module: str) -> bool:
@@ -83,7 +90,7 @@ def collected() -> dict[str, dict[str, list[str]]]:
             continue
         for name, value in vars(loaded).items():
             if not name.startswith("__"):
-                found.setdefault(module, {})[name] = [h for h in homes(name, value) if h != f"torch.{module}.{name}"]
+                found.setdefault(module, {})[name] = homes(name, value)
     return found
 
 
@@ -93,12 +100,13 @@ def written() -> str:
     lines = []
     with as_torch():
         for module, names in wanted.items():
-            if not is_here(f"torch.{module}"):
-                continue
+            is_absent = not is_here(f"torch.{module}")
             tokens = []
             for name, places in sorted(names.items()):
                 if is_here(f"torch.{module}.{name}"):
                     continue
+                if is_absent and f"torch.{module}.{name}" not in places:
+                    continue  # not a name of its own
                 home = next((place for place in places if is_here(place)), None)
                 if home is not None:
                     tokens.append(home if home.rpartition(".")[2] == name else f"{name}={home}")

@@ -4,6 +4,7 @@
  * In every other case the Python function is called that it stands in for.
  */
 #include "call/operation.h"
+#include "kernels/casts.h"
 
 typedef struct {
     PyObject *name;
@@ -294,7 +295,7 @@ widened(PyObject *value)
     if (value == NULL || !is_narrow(value)) {
         return value;
     }
-    PyObject *wide = PyArray_CastToType((PyArrayObject *)value, PyArray_DescrFromType(NPY_FLOAT), 0);
+    PyObject *wide = cast_array((PyArrayObject *)value, PyArray_DescrFromType(NPY_FLOAT));
     Py_DECREF(value);
     return wide;
 }

@@ -51,7 +51,7 @@ find_device_arrays(const Operation *self, const Form *form, int number, PyObject
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (!take_option(&arguments[k])) {
+            if (!take_option(&arguments[k], 0)) {
                 return 0;
             }
             continue;

@@ -4,6 +4,7 @@
  * passes for (its attributes are that one's).
  */
 #include "call/operation.h"
+#include "kernels/casts.h"
 #include "kernels/copies.h"
 #include "quiet.h"
 #include "rows.h"
@@ -50,23 +51,24 @@ bind_arguments(const Operation *self, PyObject *const *given, Py_ssize_t count, 
 /* Whether Python has to look at an option: it may be a dtype of half precision, or its class; or it is a scalar of
  * NumPy's, or a tensor, which the Binder makes a Python number. */
 static int
-is_unusual_option(PyObject *value)
+is_unusual_option(PyObject *value, int takes_narrow)
 {
     if (value == Py_None || PyLong_Check(value) || PyTuple_Check(value) || PyFloat_CheckExact(value)) {
         return 0;
     }
     return PyType_Check(value) || PyArray_IsScalar(value, Generic) || is_tensor(value) ||
-           (PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
+           (!takes_narrow && PyArray_DescrCheck(value) && is_narrow_type(((PyArray_Descr *)value)->type_num));
 }
 
-/* An option as forwards take it: a dtype as NumPy's. Returns 0 if Python has to look at it. */
+/* An option as forwards take it: a dtype as NumPy's, of half precision where they take it. Returns 0 if Python has to look
+ * at it. */
 int
-take_option(PyObject **option)
+take_option(PyObject **option, int takes_narrow)
 {
     if (Py_IS_TYPE(*option, core.PublicDtype)) {
         *option = SLOT(*option, core.d_numpy);
     }
-    return !is_unusual_option(*option);
+    return !is_unusual_option(*option, takes_narrow);
 }
 
 int
@@ -79,7 +81,7 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (!take_option(&arguments[k])) {
+            if (!take_option(&arguments[k], self->takes_narrow)) {
                 return 0;
             }
             continue;
@@ -88,7 +90,7 @@ find_arrays(const Operation *self, const Form *form, int number, PyObject *const
             return 0;
         }
         arguments[k] = SLOT(value, core.t_array);
-        if (!PyArray_CheckExact(arguments[k]) || (is_narrow(arguments[k]) && !self->is_view)) {
+        if (!PyArray_CheckExact(arguments[k]) || (is_narrow(arguments[k]) && !self->takes_narrow)) {
             return 0;
         }
         *by_rows &= PyArray_IS_C_CONTIGUOUS((PyArrayObject *)arguments[k]) != 0;
@@ -266,7 +268,7 @@ widen_arrays(const Operation *self, int number, PyObject *const *values, PyObjec
     for (int k = 0; k < self->count; k++) {
         PyObject *value = arguments[k] = values[k];
         if (!self->inputs[k] || k == number || (self->inputs[k] == 2 && value == Py_None)) {
-            if (!take_option(&arguments[k]) || PyArray_DescrCheck(arguments[k])) {
+            if (!take_option(&arguments[k], 0) || PyArray_DescrCheck(arguments[k])) {
                 return NULL;
             }
             continue;
@@ -283,7 +285,7 @@ widen_arrays(const Operation *self, int number, PyObject *const *values, PyObjec
     }
     for (int k = 0; dtype != NULL && k < self->count; k++) {
         int is_array = arguments[k] != values[k] && PyArray_CheckExact(arguments[k]);
-        wide[k] = is_array ? PyArray_CastToType((PyArrayObject *)arguments[k], PyArray_DescrFromType(NPY_FLOAT), 0)
+        wide[k] = is_array ? cast_array((PyArrayObject *)arguments[k], PyArray_DescrFromType(NPY_FLOAT))
                            : Py_NewRef(arguments[k]);
         if (wide[k] == NULL) {
             while (k > 0) {
@@ -314,7 +316,7 @@ narrow_result(Operation *self, const Form *form, int number, PyObject *state, Py
     if (result != NULL && PyArray_ISFLOAT((PyArrayObject *)result)) {
         PyObject *quiet = enter_quiet(); /* beyond its range they are infinite */
         Py_INCREF(dtype);
-        Py_SETREF(result, PyArray_CastToType((PyArrayObject *)result, dtype, 0));
+        Py_SETREF(result, cast_array((PyArrayObject *)result, dtype));
         leave_quiet(quiet);
     }
     if (result != NULL && (lies_right(form, by_rows, result) ||

@@ -68,7 +68,7 @@ typedef struct Operation {
     int (*read)(struct Operation *, PyObject *); /* reads what the plan returns */
     struct Operation *of; /* the operation whose forms it uses, and to whose arguments it adds `out`; or NULL */
     int count, positional; /* arguments; those that may be given by position */
-    int is_view, elementwise, widens, in_front;
+    int is_view, takes_narrow, elementwise, widens, in_front;
     int number;            /* the argument that may be a number; -1: none */
     PyObject *names[MOST_ARGUMENTS], *defaults[MOST_ARGUMENTS];
     char inputs[MOST_ARGUMENTS]; /* 1: a tensor, 2: a tensor or None */
@@ -103,7 +103,7 @@ int find_arrays(const Operation *self, const Form *form, int number, PyObject *c
 /* Whether an argument is given as a number, and so the second form is the one to use. */
 int is_given_number(const Operation *self, PyObject *const *values);
 /* An option as forwards take it; 0 if Python has to look at it: a dtype of half precision, a class, a scalar, a tensor. */
-int take_option(PyObject **option);
+int take_option(PyObject **option, int takes_narrow);
 /* The tensor `out`, with the result, an array (taken over), written into it; NULL without an exception: Python has to do
  * it. */
 PyObject *write_result(const Operation *self, PyObject *result, PyObject *out);

@@ -189,6 +189,7 @@ read_description(Operation *self, PyObject *plan)
     self->positional = int_field(plan, OPERATION_PLAN_POSITIONAL);
     self->number = int_field(plan, OPERATION_PLAN_NUMBER);
     self->is_view = int_field(plan, OPERATION_PLAN_IS_VIEW);
+    self->takes_narrow = int_field(plan, OPERATION_PLAN_TAKES_NARROW);
     self->elementwise = int_field(plan, OPERATION_PLAN_ELEMENTWISE);
     self->in_front = int_field(plan, OPERATION_PLAN_IN_FRONT);
     self->widens = int_field(plan, OPERATION_PLAN_WIDENS);

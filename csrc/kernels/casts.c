@@ -130,7 +130,7 @@ narrow_cast(const PyArray_Descr *from, const PyArray_Descr *to)
     return NULL;
 }
 
-/* ---- large arrays */
+/* ---- arrays */
 
 #define MANY 32768 /* elements that are worth it */
 #define PIECE 8192
@@ -152,30 +152,25 @@ cast_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
     char *args[] = {(char *)cast->from + start * cast->from_size, cast->to + start * cast->to_size};
     if (cast->narrow != NULL) {
         cast->narrow(args[0], args[1], count);
+        forget_exceptions();
     }
     else {
         cast->loop(args, &count, strides, NULL);
     }
 }
 
-/* converted(array, dtype): the same numbers in another dtype, in the order of the array; None: NumPy should do it. Numbers
- * beyond the range of the dtype are infinite. */
-PyObject *
-converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+/* The numbers of an array in another dtype (borrowed), in the order of the array; None: NumPy should do it. Half precision
+ * takes NumPy ten times as long, however few there are. */
+static PyObject *
+converted_here(PyArrayObject *array, PyArray_Descr *descr)
 {
-    PyArrayObject *array = (PyArrayObject *)arguments[0];
-    PyArray_Descr *descr = (PyArray_Descr *)arguments[1];
-    if (count != 2 || !PyArray_CheckExact(arguments[0]) || !PyArray_DescrCheck(arguments[1]) ||
-        PyArray_SIZE(array) < MANY || !PyArray_ISONESEGMENT(array) || !PyArray_ISBEHAVED_RO(array) ||
-        !PyDataType_ISNOTSWAPPED(descr)) {
-        Py_RETURN_NONE;
-    }
     npy_intp strides[NPY_MAXDIMS], size = PyDataType_ELSIZE(descr);
     Cast cast = {.from = PyArray_BYTES(array), .count = PyArray_SIZE(array), .from_size = PyArray_ITEMSIZE(array)};
     cast.narrow = narrow_cast(PyArray_DESCR(array), descr);
-    cast.loop = cast.narrow != NULL ? NULL : cast_of(PyArray_TYPE(array), descr->type_num);
+    cast.loop = cast.narrow != NULL || cast.count < MANY ? NULL : cast_of(PyArray_TYPE(array), descr->type_num);
     cast.to_size = size;
-    if (cast.narrow == NULL && cast.loop == NULL) {
+    if ((cast.narrow == NULL && cast.loop == NULL) || !PyArray_ISONESEGMENT(array) || !PyArray_ISBEHAVED_RO(array) ||
+        !PyDataType_ISNOTSWAPPED(descr)) {
         Py_RETURN_NONE;
     }
     for (int d = 0; d < PyArray_NDIM(array); d++) {
@@ -190,6 +185,29 @@ converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     double nanoseconds = 0.05 * (cast.from_size + size) * cast.count;
     WORK(cast.count, divide(cast_pieces, &cast, (cast.count + PIECE - 1) / PIECE, nanoseconds));
     return out;
+}
+
+PyObject *
+cast_array(PyArrayObject *array, PyArray_Descr *descr)
+{
+    PyObject *out = converted_here(array, descr);
+    if (out == Py_None) {
+        Py_DECREF(out);
+        return PyArray_CastToType(array, descr, 0);
+    }
+    Py_DECREF(descr);
+    return out;
+}
+
+/* converted(array, dtype): the same numbers in another dtype, in the order of the array; None: NumPy should do it. Numbers
+ * beyond the range of the dtype are infinite. */
+PyObject *
+converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2 || !PyArray_CheckExact(arguments[0]) || !PyArray_DescrCheck(arguments[1])) {
+        Py_RETURN_NONE;
+    }
+    return converted_here((PyArrayObject *)arguments[0], (PyArray_Descr *)arguments[1]);
 }
 
 /* ---- */

@@ -9,4 +9,7 @@
 /* The loop that casts between these types (NumPy's numbers); NULL: none of ours. */
 PyUFuncGenericFunction cast_of(int from, int to);
 
+/* The same numbers in another dtype (taken over), in the order of the array; beyond its range they are infinite. */
+PyObject *cast_array(PyArrayObject *array, PyArray_Descr *descr);
+
 #endif

@@ -44,18 +44,22 @@ ADD_ROWS(double)
  * What changes an array (where WORK lets others run, beyond WITHOUT_LOCK elements) copies the index first, and looks at
  * the copy and uses it. */
 
-/* An index (a new reference) that nobody else changes while that many elements are worked on. */
+/* A copy of an index, one after the other. */
 static PyArrayObject *
-steady_index(PyArrayObject *index, Py_ssize_t elements)
+own_index(PyArrayObject *index)
 {
-    if (elements <= WITHOUT_LOCK) {
-        return (PyArrayObject *)Py_NewRef(index);
-    }
     PyObject *copy = new_array(PyArray_NDIM(index), PyArray_DIMS(index), NPY_INT64);
     if (copy != NULL && copy_into((PyArrayObject *)copy, index) < 0) {
         Py_CLEAR(copy);
     }
     return (PyArrayObject *)copy;
+}
+
+/* An index (a new reference) that nobody else changes while that many elements are worked on. */
+static PyArrayObject *
+steady_index(PyArrayObject *index, Py_ssize_t elements)
+{
+    return elements <= WITHOUT_LOCK ? (PyArrayObject *)Py_NewRef(index) : own_index(index);
 }
 
 CLONES static int
@@ -102,6 +106,85 @@ add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     }
     Py_DECREF(index);
     return Py_NewRef(inside ? Py_True : Py_None);
+}
+
+/* ---- rows, each times a number */
+
+typedef struct {
+    void *out;
+    const npy_int64 *to, *from;
+    const void *factors, *rows;
+    Py_ssize_t count, width;
+} Weighted;
+
+#define ADD_WEIGHTED(REAL)                                                                                            \
+    CLONES static void add_weighted_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                          \
+    {                                                                                                                 \
+        const Weighted *w = context;                                                                                  \
+        const Py_ssize_t start = first * STRIP, end = last * STRIP < w->width ? last * STRIP : w->width;              \
+        const Py_ssize_t width = w->width, columns = end - start;                                                     \
+        const REAL *factors = w->factors, *rows = (const REAL *)w->rows + start;                                      \
+        REAL *out = (REAL *)w->out + start;                                                                           \
+        for (Py_ssize_t k = 0; k < w->count; k++) {                                                                   \
+            const REAL factor = factors[k], *restrict from = rows + w->from[k] * width;                               \
+            REAL *restrict to = out + w->to[k] * width;                                                               \
+            for (Py_ssize_t j = 0; j < columns; j++) {                                                                \
+                to[j] += factor * from[j];                                                                            \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+ADD_WEIGHTED(float)
+ADD_WEIGHTED(double)
+
+/* Whether it is a vector of as many int64 as that array has elements. */
+static int
+is_index_for(PyObject *object, PyArrayObject *array)
+{
+    return PyArray_CheckExact(object) && PyArray_TYPE((PyArrayObject *)object) == NPY_INT64 &&
+           PyArray_ISBEHAVED_RO((PyArrayObject *)object) && PyArray_NDIM((PyArrayObject *)object) == 1 &&
+           PyArray_SIZE((PyArrayObject *)object) == PyArray_SIZE(array);
+}
+
+/* The first number of rows, and how long they are. */
+static Py_ssize_t
+width_of(PyArrayObject *rows)
+{
+    return PyArray_SIZE(rows) / PyArray_DIM(rows, 0);
+}
+
+/* add_weighted_rows(out, to, factors, from, rows) -> True; out[to[k]] += factors[k] * rows[from[k]] for every k: the product
+ * of a sparse matrix and a dense one. `out` is no part of the others. */
+PyObject *
+add_weighted_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 5 || !is_plain(arguments[0]) || !is_plain(arguments[2]) || !is_plain(arguments[4])) {
+        Py_RETURN_NONE;
+    }
+    PyArrayObject *out = (PyArrayObject *)arguments[0], *factors = (PyArrayObject *)arguments[2];
+    PyArrayObject *rows = (PyArrayObject *)arguments[4];
+    if (PyArray_NDIM(out) == 0 || PyArray_NDIM(rows) == 0 || !PyArray_ISWRITEABLE(out) ||
+        PyArray_TYPE(out) != PyArray_TYPE(factors) || PyArray_TYPE(out) != PyArray_TYPE(rows) ||
+        width_of(out) != width_of(rows) || !is_index_for(arguments[1], factors) || !is_index_for(arguments[3], factors)) {
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t number = PyArray_SIZE(factors), width = width_of(out);
+    PyArrayObject *to = own_index((PyArrayObject *)arguments[1]), *from = own_index((PyArrayObject *)arguments[3]);
+    int inside = 0;
+    if (to != NULL && from != NULL) { /* See Note [Indices are read once] */
+        Weighted given = {PyArray_DATA(out),     PyArray_DATA(to),   PyArray_DATA(from),
+                          PyArray_DATA(factors), PyArray_DATA(rows), number, width};
+        inside = are_inside(given.to, number, PyArray_DIM(out, 0)) && are_inside(given.from, number, PyArray_DIM(rows, 0));
+        if (inside) {
+            int is_float = PyArray_TYPE(out) == NPY_FLOAT;
+            WORK(number * width, divide(is_float ? add_weighted_float : add_weighted_double, &given,
+                                        (width + STRIP - 1) / STRIP, (is_float ? 0.2 : 0.4) * number * width));
+        }
+    }
+    int failed = to == NULL || from == NULL;
+    Py_XDECREF(to);
+    Py_XDECREF(from);
+    return failed ? NULL : Py_NewRef(inside ? Py_True : Py_None);
 }
 
 /* ---- elements along a dimension */

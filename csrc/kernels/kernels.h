@@ -126,6 +126,7 @@ PyObject *adaptive_max_pool(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *max_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *avg_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *add_weighted_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *take(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -15,6 +15,7 @@ from tests.rows import rows
 from undertow.backend import copies
 from undertow.backend.copies import copied
 from undertow.compiled import core
+from undertow.ops.declare import apply
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
 
@@ -121,3 +122,28 @@ def test_casts_that_overflow() -> None:
     for dtype in (ut.float16, ut.bfloat16):
         for size in (10, 50_000):
             assert ut.full((size,), 3.4e38).to(dtype)[0] == np.inf
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 100])
+def test_half_precision_is_cast_here_at_any_size(count: int) -> None:
+    narrowest = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    x = (np.random.default_rng(0).standard_normal((count, 3)) * 1e3).astype("f")
+    for given in (x, np.asfortranarray(x), np.array(x[0, 0])):
+        narrow, bfloat16 = core.converted(given, np.dtype("e")), core.converted(given, narrowest)
+        np.testing.assert_array_equal(narrow, given.astype("e"))
+        np.testing.assert_array_equal(core.converted(narrow, np.dtype("f")), given.astype("e").astype("f"))
+        np.testing.assert_array_equal(core.converted(bfloat16, np.dtype("f")), bfloat16.astype("f"))
+        assert narrow.strides == tuple(s // 2 for s in given.strides)
+        assert core.converted(given, np.dtype("d")) is None  # NumPy is as quick
+    assert core.converted(x[::2], np.dtype("e")) is None or count == 1
+
+
+@pytest.mark.parametrize("dtype", [ut.float16, ut.bfloat16])
+def test_casts_of_half_precision_are_recorded_by_the_core(dtype: ut.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ut.ones(3, 4, requires_grad=True)
+    x.to(dtype).float()
+    monkeypatch.setattr(apply, "apply", None)
+    y = x.to(dtype)
+    y.float().backward(ut.full((3, 4), 2.0))
+    assert y.grad_fn.name() == "ToCopyBackward0"
+    assert (x.grad == 2).all()

@@ -145,3 +145,12 @@ def test_memory_is_kept() -> None:
     for shape in ((-1,), (1 << 40, 1 << 40)):
         with pytest.raises(ValueError, match=r"negative|big"):
             core.empty(shape, np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+def test_columns_times_rows_need_no_blas(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, rows = numbers((8, 20, 1), dtype), numbers((8, 1, 130), dtype)
+    expected = np.multiply(columns, rows)
+    monkeypatch.setattr(np, "matmul", None)
+    np.testing.assert_array_equal(stacks.matmul(columns, rows), expected)
+    np.testing.assert_array_equal(stacks.dot(columns[0], rows[0]), expected[0])

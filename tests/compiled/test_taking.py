@@ -128,3 +128,43 @@ def test_gradients() -> None:
     (ut.nn.functional.embedding(index, weight) * 2).sum().backward()
     counts = np.bincount(index.numpy().reshape(-1), minlength=200)
     np.testing.assert_array_equal(weight.grad.numpy(), np.repeat(2.0 * counts[:, None], 64, 1))
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("width", [1, 63, 200])
+def test_rows_times_numbers_are_added_in_their_order(width: int, dtype: str) -> None:
+    to, at = RNG.integers(0, 50, 3000), RNG.integers(0, 40, 3000)
+    factors, rows = RNG.integers(-9, 9, 3000).astype(dtype), RNG.integers(-9, 9, (40, width)).astype(dtype)
+    found, expected = np.zeros((50, width), dtype), np.zeros((50, width), dtype)
+    assert core.add_weighted_rows(found, to, factors, at, rows) is True
+    np.add.at(expected, to, factors[:, None] * rows[at])
+    np.testing.assert_array_equal(found, expected)
+    places = np.stack([to, at])
+    assert core.add_weighted_rows(found * 0, places[0], factors, places.T.copy()[:, 1], rows) is True
+
+
+def test_which_rows_times_numbers_are_not_added() -> None:
+    out, to, at, factors, rows = np.zeros((4, 3), "f"), np.array([0, 3]), np.array([1, 0]), numbers(2), numbers(2, 3)
+    fixed = out.copy()
+    fixed.flags.writeable = False
+    for arguments in [
+        (out, to + 1, factors, at, rows), (out, to - 1, factors, at, rows), (out, to, factors, at + 1, rows),
+        (out, to, factors, at - 1, rows), (out, to.astype("i"), factors, at, rows), (out, to[:1], factors, at, rows),
+        (out, to, factors, at[:1], rows), (out, to, factors.astype("d"), at, rows), (out, to, factors, at, rows.T),
+        (out, to, factors, at, rows.astype("d")), (fixed, to, factors, at, rows), (out.T, to, factors, at, rows),
+        (out, to, factors, at, rows[:, :2].copy()), (out, to[:, None], factors, at, rows),
+    ]:  # fmt: skip
+        assert core.add_weighted_rows(*arguments) is None
+    assert (out == 0).all()
+
+
+def test_a_sparse_matrix_by_a_dense_one_is_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    to, at = RNG.integers(0, 50, 300), RNG.integers(0, 40, 300)
+    values, w = ut.tensor(numbers(300)), ut.tensor(numbers(40, 3), requires_grad=True)
+    matrix = ut.sparse_coo_tensor(ut.tensor(np.stack([to, at])), values, (50, 40))
+    dense = matrix.to_dense()
+    monkeypatch.setattr(np, "argsort", None)
+    found = ut.sparse.mm(matrix, w)
+    found.sum().backward()
+    np.testing.assert_allclose(found.detach(), (dense @ w).detach(), atol=1e-5)
+    np.testing.assert_allclose(w.grad, dense.sum(0)[:, None].expand(-1, 3), atol=1e-5)

@@ -9,6 +9,7 @@ import traceback
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import undertow as ut
@@ -377,7 +378,7 @@ def test_a_dataset_that_asks_too_late_is_the_only_reader() -> None:
             for i in range(6):
                 yield i if i < 4 else (get_worker_info().id, get_worker_info().num_workers)
 
-    assert list(DataLoader(Late(), batch_size=None, num_workers=3)) == [0, 1, 2, 3, (0, 1), (0, 1)]
+    assert list(DataLoader(Late(), batch_size=None, num_workers=3)) == [0, 1, 2, 3, [0, 1], [0, 1]]
 
 
 def test_drawing_from_the_workers_generator_is_no_sharing() -> None:
@@ -513,3 +514,19 @@ def test_annotations(L: ModuleType) -> None:
             return index
 
     assert Numbers()[3] == 3 and data.DataLoader[int] and data.Sampler[int] and data.IterableDataset[int]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_batches_arrays_become_tensors(workers: int) -> None:
+    class Arrays(Dataset):
+        def __getitem__(self, index: int) -> Any:
+            return {"x": np.full(2, index), "name": str(index), "n": index}
+
+        def __len__(self) -> int:
+            return 2
+
+    first, second = DataLoader(Arrays(), batch_size=None, num_workers=workers)
+    assert isinstance(first["x"], ut.Tensor) and first["x"].dtype is ut.int64 and first["name"] == "0"
+    assert second["x"].tolist() == [1, 1] and second["n"] == 1
+    kept, _ = DataLoader(Arrays(), batch_size=None, collate_fn=lambda example: example)
+    assert isinstance(kept["x"], np.ndarray)

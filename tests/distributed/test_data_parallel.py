@@ -16,7 +16,7 @@ from undertow.distributed.data_parallel.arrivals import Arrival, Arrivals, give
 from undertow.graph.hooks import add_last_hook
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [1, 2, *[pytest.param(ranks, marks=pytest.mark.slow) for ranks in (4, 8, 16)]])
 def test_gradients_are_those_of_one_process(run: Run, ranks: int) -> None:
     done = run("ddp.py", ranks=ranks)
     assert done.returncode == 0, done.stderr

@@ -32,6 +32,20 @@ CASES = {
         60,
         ["DistMismatchError", "all_reduce(float32[4], SUM); now at failures.py", "all_reduce(float64[2], SUM)"],
     ),
+    "evaluates alone in a pipeline": (
+        60,
+        [
+            "DistMismatchError: rank 1: microbatch 0 of step() number 1 of 4 microbatches",
+            "rank 0 has sent in eval() number 1 of 4",
+        ],
+    ),
+    "other number in a pipeline": (60, ["DistMismatchError: rank 1", "rank 0 has sent in step() number 1 of 5"]),
+    "goes on after an error in a pipeline": (
+        60,
+        ["DistMismatchError: rank 1: microbatch 0 of step() number 2", "rank 0 has sent in step() number 1 of 4"],
+    ),
+    "raises in a pipeline": (60, ["failures.py", "all 2 were stopped; its last words: ValueError: a bad microbatch"]),
+    "dies in a pipeline": (60, ["rank 1 (process ", ") ended by SIGKILL; all 2 were stopped"]),
     "unused": (60, ["Expected to have finished reduction", "rank 0: none", "rank 1: 1.weight, 1.bias"]),
     "other models": (60, ["DDP expects same model across all ranks", "weight float32[3, 2]"]),
     "monitored": (3, ["Rank 0 timed out in monitoredBarrier", "Rank 1 failed to pass monitoredBarrier in 3000 ms"]),
@@ -66,6 +80,12 @@ def test_a_rank_that_goes_wrong(run: Run, case: str) -> None:
     assert done.returncode != 0
     for text in expected:
         assert text in done.stderr, done.stderr
+
+
+def test_interrupted_waits_and_dropped_messages(run: Run) -> None:
+    done = run("interrupted.py")
+    assert done.returncode == 0, done.stderr
+    assert all([f"rank {r} is done" in done.stdout for r in range(2)])
 
 
 def test_restarts_count(run: Run) -> None:

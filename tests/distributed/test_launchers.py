@@ -23,6 +23,24 @@ def test_a_killed_program_goes_on_from_its_checkpoint(run: Run, tmp_path: Path) 
     assert "ended by SIGKILL; all 2 were stopped; start 2 of 2" in done.stderr
 
 
+def test_mpi_is_not_imported_before_a_group_is_made() -> None:
+    pytest.importorskip("mpi4py")
+    program = """
+import sys
+import undertow.distributed as dist
+from undertow.distributed import autograd, checkpoint, fsdp, optim, pipelining, rpc, sharding
+from undertow.nn.parallel import DistributedDataParallel
+assert dist.is_available() and "mpi4py" not in sys.modules
+dist.init_process_group()
+assert "mpi4py.MPI" in sys.modules
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(ut.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("said", [None, "1", "2"])
 def test_processes_under_mpiexec_share_the_cores(said: str | None) -> None:
     pytest.importorskip("mpi4py")

@@ -309,6 +309,33 @@ def test_a_leaf_seen_otherwise_under_no_grad_has_a_gradient_of_its_new_shape(L: 
 # ---- other memory
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("which", ["base", "view", "flat view"])
+def test_a_flat_view_of_a_base_that_was_turned(L: Any, which: str, create_graph: bool) -> None:
+    leaf = L.arange(6.0).reshape(3, 2).requires_grad_()
+    base = leaf * 1
+    base.t_()
+    view = base.t()
+    flat = view.view(6)
+    flat.exp_()
+    out = {"base": base, "view": view, "flat view": flat}[which]
+    (grad,) = L.autograd.grad(out, leaf, out.detach(), create_graph=create_graph)
+    np.testing.assert_allclose(grad.detach().numpy(), np.exp(2 * np.arange(6.0)).reshape(3, 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_flat_view_whose_gradient_lies_otherwise_in_memory(L: Any, create_graph: bool) -> None:
+    leaf = L.arange(6.0).reshape(2, 3).requires_grad_()
+    base = leaf * 1
+    base.view(6).exp_()
+    turned = L.arange(6.0).reshape(3, 2).t()
+    out = base * turned * turned  # the gradient of base lies as these do
+    (grad,) = L.autograd.grad(out, leaf, turned, create_graph=create_graph)
+    x = np.arange(6.0)
+    expected = np.exp(x).reshape(2, 3) * x.reshape(3, 2).T ** 3
+    np.testing.assert_allclose(grad.detach().numpy(), expected, rtol=1e-6)
+
+
 def test_set_leaves_old_graphs_to_the_old_tensor(L: Any) -> None:
     x = L.ones(2, requires_grad=True)
     out = x.clone()

@@ -86,6 +86,7 @@ def test_blocks() -> None:
     assert mask.to_dense().tolist() == [[[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]]]
     assert mask.shape == (1, 1, 512, 512) and mask.sparsity() == 37.5 and "37.50%" in repr(mask)
     assert mask.kv_num_blocks.tolist() == [[[1, 1, 1, 1]]] and mask.full_kv_num_blocks.tolist() == [[[0, 1, 2, 3]]]
+    assert mask.BLOCK_SIZE == (flex._DEFAULT_SPARSE_BLOCK_SIZE,) * 2
     again = flex.BlockMask.from_kv_blocks(
         mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices, mask_mod=causal
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from types import ModuleType
 
 import pytest
@@ -90,4 +91,32 @@ def test_base_classes_by_pytorchs_names(L: ModuleType) -> None:
     M = L.nn.modules
     assert isinstance(L.nn.BatchNorm2d(2), M.batchnorm._BatchNorm)
     assert isinstance(L.nn.ConvTranspose1d(1, 1, 1), M.conv._ConvNd) and isinstance(L.nn.MSELoss(), M.loss._Loss)
+    bases = {
+        M.conv._LazyConvXdMixin: "LazyConv1d LazyConvTranspose2d", M.batchnorm._LazyNormBase: "LazyBatchNorm1d",
+        M.pooling._AvgPoolNd: "AvgPool1d AvgPool2d AvgPool3d",
+        M.pooling._AdaptiveAvgPoolNd: "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d",
+        M.pooling._AdaptiveMaxPoolNd: "AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d",
+        M.padding._ConstantPadNd: "ConstantPad1d ZeroPad2d", M.padding._ReflectionPadNd: "ReflectionPad3d",
+        M.padding._ReplicationPadNd: "ReplicationPad1d", M.padding._CircularPadNd: "CircularPad2d",
+    }  # fmt: skip
+    for base, names in bases.items():
+        assert all(issubclass(getattr(L.nn, name), base) for name in names.split()), base
+        others = set(" ".join(bases.values()).split()) - set(names.split())
+        assert not [name for name in others if issubclass(getattr(L.nn, name), base)]
+    assert not isinstance(L.nn.ConvTranspose1d(1, 1, 1), M.conv._ConvTransposeMixin)
+    assert issubclass(M.conv._ConvTransposeMixin, M.conv._ConvTransposeNd)
+    assert isinstance(L.nn.MultiheadAttention(2, 1).out_proj, M.linear.NonDynamicallyQuantizableLinear)
     assert M.utils._pair(3) == (3, 3) and M.utils._triple([1, 2, 3]) == (1, 2, 3) and M.utils._ntuple(2)(0) == (0, 0)
+
+
+def test_functions_that_layers_are_made_of(L: ModuleType) -> None:
+    M = L.nn.modules
+    copies = M.transformer._get_clones(L.nn.Linear(1, 1), 2)
+    assert len(copies) == 2 and copies[0].weight is not copies[1].weight
+    assert M.transformer._get_activation_fn("relu")(L.tensor([-1.0, 1.0])).tolist() == [0.0, 1.0]
+    with pytest.raises(RuntimeError, match="should be relu/gelu"):
+        M.transformer._get_activation_fn("tanh")
+    assert M.transformer._generate_square_subsequent_mask(2).tolist() == [[0.0, -math.inf], [0.0, 0.0]]
+    assert M.rnn._apply_permutation(L.tensor([[1, 2]]), L.tensor([1, 0])).tolist() == [[2, 1]]
+    assert M.rnn._apply_permutation(L.tensor([1, 2]), L.tensor([1, 0]), 0).tolist() == [2, 1]
+    assert M.utils._reverse_repeat_tuple((1, 2), 2) == (2, 2, 1, 1)

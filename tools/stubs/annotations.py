@@ -81,7 +81,6 @@ RESULTS = {
     "multi_head_attention_forward": "tuple[Tensor, Tensor | None]",
     "numpy": "NDArray[Any]",
     "__array__": "NDArray[Any]",
-    "qr": "return_types.linalg_qr",
     "std_mean": "tuple[Tensor, Tensor]",
     "tolist": "Any",
     "to_device": "Tensor",

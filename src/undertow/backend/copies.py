@@ -1,4 +1,6 @@
-"""Copies of arrays: large ones are divided among threads (csrc/kernels/copies.c), as are casts of them."""
+"""Copies of arrays: large ones are divided among threads (csrc/kernels/copies.c), as are casts of them.
+
+Casts of half precision are the core's at any size (csrc/kernels/casts.c)."""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def copied(array: Array, order: str = "K") -> Array:
 
 def cast(array: Array, dtype: DType) -> Array:
     """array.astype(dtype)"""
-    if core is not None and type(array) is np.ndarray and array.size >= MANY:
+    if core is not None and type(array) is np.ndarray:
         made = core.converted(array, dtype)
         if made is not None:
             return made

@@ -79,6 +79,8 @@ avg_pool = kernel("avg_pool")
 avg_pool_gradient = kernel("avg_pool_gradient")
 #: (out, index, rows) -> True; out[index[k]] += rows[k] for every k, in place
 add_rows = kernel("add_rows")
+#: (out, to, factors, from, rows) -> True; out[to[k]] += factors[k] * rows[from[k]] for every k, in place
+add_weighted_rows = kernel("add_weighted_rows")
 #: (g, input, target, weight, ignore_index, reduction) -> the gradient of the input
 cross_entropy_gradient = kernel("cross_entropy_gradient")
 #: (formula of a, b, c, numbers s[k] and `shared`; tuples of arrays; numbers; an array of one number or None) -> True:

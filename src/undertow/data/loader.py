@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from undertow import pytree
 from undertow.cuda import is_available as has_gpu
-from undertow.data.collate import default_collate
+from undertow.data.collate import default_collate, default_convert
 from undertow.data.datasets import IterableDataset, examples, rows
 from undertow.data.progress import Progress, TqdmProgress, find_tqdm
 from undertow.data.samplers import BatchSampler, RandomSampler, SequentialSampler, drawn_seed
@@ -31,12 +31,13 @@ FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "pers
 class DataLoader:
     """Iterates over a dataset in batches; each `for` loop over it is one pass.
 
-    batch_size       examples in a batch; None: the examples themselves, not collated
+    batch_size       examples in a batch; None: the examples themselves, their NumPy arrays as tensors
     shuffle          take the examples in a new random order in each pass
     sampler          gives the numbers of the examples instead
     batch_sampler    gives the lists of numbers instead
     num_workers      threads that prepare batches ahead; 0: the thread that runs the loop does it
-    collate_fn       makes a batch of a list of examples (`default_collate`)
+    collate_fn       makes a batch of a list of examples (`default_collate`); without batches, of an example what
+                     the loop gets (`default_convert`)
     pin_memory       put tensors into pinned memory, from which GPUs copy by themselves; without a GPU, a warning
     drop_last        leave the last batch out if it is not full
     timeout          how many seconds to wait for a worker's batch before that is an error; 0: for ever
@@ -109,7 +110,7 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.sampler, self.batch_sampler = sampler, batch_sampler
         batched = batch_size is not None or batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if batched else _unchanged)
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
         self.note = ""
         self._made = True
 
@@ -243,10 +244,6 @@ class _Quiet:
 
     def close(self) -> None:
         pass
-
-
-def _unchanged(example: Any) -> Any:
-    return example
 
 
 # ---- what cannot be asked for

@@ -2,20 +2,23 @@
 
 MPI takes a message whose dtype is not the receiver's, and one that is too short for its memory, without a word. So the
 dtype is a part of the tag, and who waits in vain looks for messages of other dtypes; sizes are compared.
+
+MPI reads and writes the memory of a message until it has ended, whether or not the program still waits for it: one that
+is dropped before (an interrupted wait, an `isend` whose result nobody keeps) is kept here until then.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType
 from undertow.distributed.collectives import as_bytes, memory_of, to_write
 from undertow.distributed.errors import DistMismatchError, DistTimeoutError
 from undertow.distributed.process_group import ProcessGroup, resolve
-from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, abandoned, profiled, seconds_of
+from undertow.distributed.work import PATIENT_ASKS, SLEEP, SLEEPS_AFTER, profiled, seconds_of
 from undertow.tensor import Tensor
 
 #: tags of messages are behind those of exchanges; each dtype has as many
@@ -36,11 +39,20 @@ def coded(code: int) -> DType:
 class Message:
     """A message that is under way; what `isend` and `irecv` return."""
 
+    #: what the program has dropped, and MPI may still be busy with
+    dropped: ClassVar[list[Message]] = []
+
     def __init__(self, group: ProcessGroup, request: Any, what: str, name: str, array: Array) -> None:
-        self.group, self.request, self.what = group, request, what
+        self.group, self.request, self.what, self.array = group, request, what, array
         self.status = group.mpi.Status()
         self.done = False
         self.profiled = profiled(f"{group.name()}:{name}", [array])
+        if self.dropped:
+            self.dropped[:] = [message for message in self.dropped if not message.request.Test()]
+
+    def __del__(self) -> None:
+        if not self.done:  # MPI is not asked here: the program may have ended it
+            self.dropped.append(self)
 
     def is_completed(self) -> bool:
         if not self.done and self.request.Test(self.status):
@@ -62,7 +74,6 @@ class Message:
                 self.look()
                 looks = 2 * waited
             if waited > limit:
-                abandoned.append(self)
                 known = self.group.roll_call(0)
                 raise DistTimeoutError(
                     f"rank {self.group.rank()}: {self.what} was not finished after {waited:.1f} s{known}"
@@ -80,11 +91,12 @@ class Received(Message):
         anybody = place == group.mpi.ANY_SOURCE
         sender = "any rank" if anybody else f"rank {group.ranks[place]}"
         super().__init__(group, request, f"a message from {sender}", "recvAnySource" if anybody else "recv", array)
-        self.place, self.tag, self.array = place, tag, array
+        self.place, self.tag = place, tag
+        self.error: DistMismatchError | None = None
 
     def is_completed(self) -> bool:
-        if self.done:
-            return True
+        if self.error is not None:
+            raise self.error
         try:
             done = super().is_completed()
         except self.group.mpi.Exception as error:
@@ -95,6 +107,11 @@ class Received(Message):
             raise self.mismatch(f"one of {self.status.Get_count(self.group.mpi.BYTE)} bytes")
         return done
 
+    def withdraw(self) -> None:
+        """Leave the message to whoever receives next, unless it has come."""
+        if self.request:
+            self.request.Cancel()
+
     def look(self) -> None:
         code = code_of(self.array.dtype)
         for other_code in range(len(DTYPES) + 1):
@@ -103,12 +120,12 @@ class Received(Message):
                 raise self.mismatch(f"one of {coded(other_code)}")
 
     def mismatch(self, found: str) -> DistMismatchError:
-        abandoned.append(self)
-        return DistMismatchError(
+        self.error = DistMismatchError(
             f"rank {self.group.rank()} receives {self.array.dtype}{list(self.array.shape)}, {self.array.nbytes} bytes, "
             f"and rank {self.source_rank()} has sent {found}. A message is received by a tensor of as many elements, "
             f"and of the same dtype{self.group.roll_call(0)}"
         )
+        return self.error
 
     def source_rank(self) -> int:
         """Who sent what has been received."""
@@ -188,7 +205,11 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     message = irecv(tensor, src, group, tag, group_src)
     if message is None:
         return -1
-    message.wait()
+    try:
+        message.wait()
+    except BaseException:
+        message.withdraw()
+        raise
     return message.source_rank()
 
 

@@ -50,7 +50,7 @@ class ProcessGroup:
     def __init__(self, mpi: Any, comm: Any, ranks: list[int], timeout: float, name: str, board: Board | None) -> None:
         self.mpi, self.comm, self.check, self.ranks = mpi, comm, comm.Dup(), ranks
         self.timeout, self.group_name, self.board = timeout, name, board
-        self.number = self.monitored = 0  # exchanges, and monitored barriers
+        self.number = self.monitored = self.batches = 0  # exchanges, monitored barriers, and batches of pipelines
         self.spare: dict[Any, list[Any]] = {}  # scratch memory of exchanges, which is used again
         self.lock = threading.Lock()
         self.read = tried_reader(self.check)  # of the others' memory, where that is possible: see direct.py

@@ -88,6 +88,14 @@ class Work:
         timeout  seconds, or a timedelta; the group's if it is not given
         """
         limit = self.group.timeout if timeout is None else seconds_of(timeout)
+        try:
+            self.wait_until_completed(limit)
+        except BaseException:  # an interrupt, too: MPI goes on with the memory
+            abandoned.append(self)
+            raise
+        return True
+
+    def wait_until_completed(self, limit: float) -> None:
         started, asked, looks = time.monotonic(), 0, 0.0
         while not self.is_completed():
             asked += 1
@@ -97,19 +105,10 @@ class Work:
                 os.sched_yield()
             waited = time.monotonic() - started
             if waited > looks:
-                self.look(waited, limit)
+                self.group.look(self, waited, limit)
                 looks = waited + LOOKS_EVERY
             if waited > (GIVES_WAY_AFTER if self.gives_way else SLEEPS_AFTER) and self.driven is None:
                 time.sleep(SLEEP)
-        return True
-
-    def look(self, waited: float, limit: float) -> None:
-        """Raise if the exchange will not end well."""
-        try:
-            self.group.look(self, waited, limit)
-        except DistError:
-            abandoned.append(self)
-            raise
 
     def result(self) -> Any:
         """The tensors that the exchange wrote into."""
@@ -151,7 +150,7 @@ class Work:
             self.profiled()
 
     def failure(self, error: BaseException) -> BaseException:
-        self.look(0, 1)
+        self.group.look(self, 0, 1)
         known = ""
         if isinstance(error, ProcessLookupError):
             time.sleep(TOLD_WITHIN)

@@ -30,7 +30,7 @@ class CopySlices(Node):
     node      the in-place operation's
     position  which of its edges that is: 0, but for a custom Function with the view elsewhere among its arguments
     replay    how to find the slice in something shaped as the base
-    layout    how the base lies in memory, if the replay asks for that
+    layout    how the base lies in memory, as far as the replay asks for that; None: row by row
     """
 
     __slots__ = ("layout", "node", "position", "replay")
@@ -51,7 +51,9 @@ class CopySlices(Node):
 
     def edge_of_slice(self) -> Edge | None:
         """The edge of the changed slice: the replay of the view on a base that has this history."""
-        shaped = cpu.zeros(self.shape, self.dtype)  # nobody touches its memory; its strides are those that views need
+        shaped = cpu.zeros(self.shape, self.dtype)  # nobody touches its memory
+        if self.layout is not None:
+            shaped = lent().lay_out(cpu, shaped, self.layout)  # its strides are those that views need
         return in_state(State(), self.replay, Tensor(shaped, cpu, self))._edge  # type: ignore[no-any-return]
 
     def release(self, freed: Freed) -> None:
@@ -72,8 +74,9 @@ class CopySlices(Node):
         if (
             getrefcount(grad) <= IN_VARIABLE_OF_CALLER
             and grad.base is None
-            and grad.flags.writeable
             and self.layout is None
+            and grad.flags.writeable
+            and grad.flags.c_contiguous
         ):
             whole = grad  # the engine's own, and seen by nobody after this
         else:

@@ -111,7 +111,7 @@ def found(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and not place.startswith(error.name):
             raise  # something that the module itself imports
-        return AbsentModule(name)
+        return ElsewhereModule(name) if imported(name) else AbsentModule(name)
     if not hasattr(module, "__path__"):
         module.__path__ = []  # a file here may be a package there, and Python asks for modules in packages alone
     keep_functions(module, name)
@@ -150,7 +150,7 @@ def let_modules_be_attributes(module: ModuleType, name: str) -> None:
         except AttributeError:
             if _is_here(below):
                 return importlib.import_module(below)
-            home = imported_from(name, attribute)
+            home = imported(name).get(attribute)
             if home is None:
                 raise
             return resolved(home)
@@ -162,10 +162,29 @@ def let_modules_be_attributes(module: ModuleType, name: str) -> None:
             importlib.import_module(f"{name}.{attribute}")
 
 
-def imported_from(module: str, name: str) -> str | None:
-    """Where a name is that PyTorch's module of this name imports from elsewhere."""
+def imported(module: str) -> dict[str, str]:
+    """The names that PyTorch's module has and undertow has elsewhere, and where."""
     finder = next((finder for finder in sys.meta_path if isinstance(finder, TorchFinder)), None)
-    return None if finder is None else finder.imported.get(module, {}).get(name)
+    return {} if finder is None else finder.imported.get(module, {})
+
+
+class ElsewhereModule(AbsentModule):
+    """A module of PyTorch of which undertow has names at other places: `torch.optim.adamw`, whose class is in `optim`.
+
+    What undertow does not have at all says so when it is used, as in any absent module.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__doc__ = f"{name}, whose names undertow has elsewhere."
+        self.__all__ = [own for own in imported(name) if not own.startswith("_")]
+
+    def __getattr__(self, name: str) -> Any:
+        home = imported(self.__name__).get(name)
+        return super().__getattr__(name) if home is None else resolved(home)
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r}, whose names undertow has elsewhere>"
 
 
 def resolved(path: str) -> Any:
@@ -179,7 +198,7 @@ def resolved(path: str) -> Any:
 
 def _is_here(name: str) -> bool:
     """Whether undertow has such a module: programs ask `hasattr(torch.distributed.rpc, "api")` before they use it."""
-    return _is_module_of_torch(name) and not isinstance(found(name), AbsentModule)
+    return _is_module_of_torch(name) and (bool(imported(name)) or not isinstance(found(name), AbsentModule))
 
 
 def _is_module_of_torch(name: str) -> bool:

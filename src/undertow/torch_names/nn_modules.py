@@ -36,6 +36,7 @@ from undertow.nn.layers import (
     lazy as lazy_layers,
 )
 from undertow.nn.module import calling, lazy_parameters, state_dict
+from undertow.tensor import Tensor
 
 #: where the layers are
 FILES = (activations, adaptive_softmax, rnn_cells, containers, conv, distances, dropout, embedding, fractional_pooling,
@@ -51,6 +52,11 @@ def repeated(n: int) -> Callable[..., Any]:
         return tuple(x) if hasattr(x, "__iter__") else (x,) * n
 
     return parse
+
+
+def in_order(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    """The slices of a tensor in another order."""
+    return tensor.index_select(dim, permutation)
 
 
 #: place -> layers that are also in `nn`
@@ -91,14 +97,29 @@ LAYERS = {
     "utils": "",
 }  # fmt: skip
 
+
+class ConvTransposeMixin(conv.TransposedConvolution):
+    """A base that no layer has: older programs ask `isinstance` of it, beside `_ConvNd`."""
+
+
 #: place -> what is there and nowhere else
 OTHERS: dict[str, dict[str, Any]] = {
-    "batchnorm": {"_BatchNorm": normalization.BatchNorm, "_NormBase": normalization.ChannelNorm},
+    "batchnorm": {
+        "_BatchNorm": normalization.BatchNorm,
+        "_LazyNormBase": lazy_layers.LazyChannelNorm,
+        "_NormBase": normalization.ChannelNorm,
+    },
     "container": {"_addindent": module.indented},
-    "conv": {"_ConvNd": conv.Convolution, "_ConvTransposeNd": conv.TransposedConvolution},
+    "conv": {
+        "_ConvNd": conv.Convolution,
+        "_ConvTransposeMixin": ConvTransposeMixin,
+        "_ConvTransposeNd": conv.TransposedConvolution,
+        "_LazyConvXdMixin": lazy_layers.LazyConvolution,
+    },
     "dropout": {"_DropoutNd": dropout.AnyDropout},
     "instancenorm": {"_InstanceNorm": normalization.InstanceNorm},
     "lazy": {"LazyModuleMixin": lazy_parameters.LazyModuleMixin},
+    "linear": {"NonDynamicallyQuantizableLinear": multihead_attention.NonDynamicallyQuantizableLinear},
     "loss": {"_Loss": losses.Loss, "_WeightedLoss": losses.WeightedLoss},
     "module": {
         "_EXTRA_STATE_KEY_SUFFIX": "_extra_state",
@@ -109,8 +130,28 @@ OTHERS: dict[str, dict[str, Any]] = {
         "register_module_full_backward_hook": calling.register_module_full_backward_hook,
         "register_module_backward_hook": calling.register_module_backward_hook,
     },
-    "pooling": {"_MaxPoolNd": pooling.MaxPool, "_MaxUnpoolNd": pooling.MaxUnpool, "_LPPoolNd": pooling.LPPool},
+    "padding": {
+        "_CircularPadNd": shape.CircularPadding,
+        "_ConstantPadNd": shape.ConstantPadding,
+        "_ReflectionPadNd": shape.ReflectionPadding,
+        "_ReplicationPadNd": shape.ReplicationPadding,
+    },
+    "pooling": {
+        "_AdaptiveAvgPoolNd": pooling.AdaptiveAvgPool,
+        "_AdaptiveMaxPoolNd": pooling.AdaptiveMaxPool,
+        "_AvgPoolNd": pooling.AnyAvgPool,
+        "_LPPoolNd": pooling.LPPool,
+        "_MaxPoolNd": pooling.MaxPool,
+        "_MaxUnpoolNd": pooling.MaxUnpool,
+    },
+    "rnn": {"apply_permutation": in_order, "_apply_permutation": in_order},
+    "transformer": {
+        "_generate_square_subsequent_mask": transformer.Transformer.generate_square_subsequent_mask,
+        "_get_activation_fn": transformer.activation_of,
+        "_get_clones": transformer.clones,
+    },
     "utils": {
+        "_reverse_repeat_tuple": lambda t, n: tuple([x for x in reversed(t) for _ in range(n)]),
         **{name: repeated(n) for n, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)},
         "_ntuple": lambda n, name="parse": repeated(n),
         "consume_prefix_in_state_dict_if_present": state_dict.consume_prefix_in_state_dict_if_present,

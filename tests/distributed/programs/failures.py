@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import time
 import undertow as ut
 import undertow.distributed as dist
 from undertow import nn
+from undertow.distributed.pipelining import PipelineStage, ScheduleGPipe
 from undertow.nn.parallel import DistributedDataParallel
 
 case, limit = sys.argv[1], float(sys.argv[2])
@@ -110,6 +112,28 @@ elif case == "other parts of lists":
 elif case == "other dtype in a group":
     group = dist.new_group([1, 0])
     dist.all_reduce(ut.ones(4 - 2 * rank, dtype=ut.float64 if rank else ut.float32), group=group)
+elif case.endswith("in a pipeline"):
+
+    class Layer(nn.Linear):
+        passes = 0
+
+        def forward(self, x):
+            self.passes += 1
+            if rank == 1 and self.passes == 3 and case.startswith("raises"):
+                raise ValueError("a bad microbatch")
+            if rank == 1 and self.passes == 3 and case.startswith("dies"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().forward(x)
+
+    parts = 5 if rank == 0 and case.startswith("other number") else 4
+    schedule = ScheduleGPipe(PipelineStage(Layer(2, 2), rank, 2), parts, nn.functional.mse_loss)
+    inputs, target = ((ut.ones(8, 2),), None) if rank == 0 else ((), ut.ones(8, 2))
+    if case.startswith("evaluates alone") and rank == 0:
+        schedule.eval(*inputs)
+    if case.startswith("goes on") and rank == 1:
+        with contextlib.suppress(ValueError):  # it has no target
+            schedule.step()
+    schedule.step(*inputs, target=target)
 elif case == "unused":
     net = DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
     (net.module[0] if rank else net.module)(ut.ones(1, 2)).sum().backward()

@@ -24,6 +24,22 @@ TOGETHER = r"""
 #else
 #define FN_METHOD __device__ __forceinline__
 #endif
+// the sums of two numbers, for which the threads wait for each other only once
+FN void sums_of(T &a, T &b)
+{
+#if !ALONE
+    __shared__ T parts[2][32];
+    for (int o = 16; o; o >>= 1) { a += __shfl_xor_sync(~0u, a, o); b += __shfl_xor_sync(~0u, b, o); }
+    if (blockDim.x > 32) {
+        const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+        __syncthreads();
+        if (lane == 0) { parts[0][threadIdx.x >> 5] = a; parts[1][threadIdx.x >> 5] = b; }
+        __syncthreads();
+        a = lane < warps ? parts[0][lane] : T(0); b = lane < warps ? parts[1][lane] : T(0);
+        for (int o = 16; o; o >>= 1) { a += __shfl_xor_sync(~0u, a, o); b += __shfl_xor_sync(~0u, b, o); }
+    }
+#endif
+}
 template <class F> FN T together(T v, T none, F join)
 {
 #if !ALONE

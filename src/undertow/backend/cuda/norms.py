@@ -77,8 +77,9 @@ KERNEL(backward, P) { BEGIN
                 if (p.weight) slope.v[j] *= weight.v[j];
                 sum += slope.v[j]; along += slope.v[j] * row.v[j];
             }
-            along = sum_of(along) / (T)p.columns;
-            sum = p.mean ? sum_of(sum) / (T)p.columns : T(0);
+            sums_of(along, sum);
+            along /= (T)p.columns;
+            sum = p.mean ? sum / (T)p.columns : T(0);
             for (int j = 0; j < KEPT * WIDE; j++) row.v[j] = rstd * (slope.v[j] - sum - row.v[j] * along);
             store(p.out + r * p.columns, row, p.columns);
         }
@@ -97,8 +98,9 @@ KERNEL(backward, P) { BEGIN
         T v = at(g, i); if (p.weight) v *= at(p.weight, i);
         sum += v; along += v * ((at(x, i) - mean) * rstd);
     }
-    along = sum_of(along) / (T)p.columns;
-    sum = p.mean ? sum_of(sum) / (T)p.columns : T(0);
+    sums_of(along, sum);
+    along /= (T)p.columns;
+    sum = p.mean ? sum / (T)p.columns : T(0);
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) {
         T v = at(g, i); if (p.weight) v *= at(p.weight, i);
         put(p.out + from, i, rstd * (v - sum - (at(x, i) - mean) * rstd * along));
@@ -210,8 +212,8 @@ def norm_rows_gradient(
     return [of_x, *totals]
 
 
-#: blocks that go through all rows of a gradient: four for each processor of a large GPU
-BLOCKS = 528
+#: blocks that go through all rows of a gradient: eight for each processor of a large GPU
+BLOCKS = 1056
 
 
 def _affine_parts(g: Array, x: Array, mean: Array | None, rstd: Array, count: int, columns: int) -> tuple[Any, Any]:

@@ -212,10 +212,11 @@ def product(a: Array, b: Array) -> Array:
         raise RuntimeError(f"matmul: the inner sizes of {list(a.shape)} and {list(b.shape)} do not match")
     if type(a) is not SparseArray:
         return product(b.transpose(), a.transpose()).transpose()
-    a = coalesced(with_sparse_dim(a, a.ndim))
+    a = with_sparse_dim(a, a.ndim)
     if type(b) is SparseArray:
-        return product_of_sparse(a, coalesced(with_sparse_dim(b, b.ndim)))
+        return product_of_sparse(coalesced(a), coalesced(with_sparse_dim(b, b.ndim)))
     if a.ndim == 1:
+        a = coalesced(a)
         return (a.values.reshape(-1, *(1,) * (b.ndim - 1)) * b[a.indices[0]]).sum(axis=0)
     return rows_times(a, b)
 
@@ -227,11 +228,14 @@ def product_of_values(a: Array, b: Array, indices: Array) -> Array:
 
 
 def rows_times(a: SparseArray, b: Array) -> Array:
-    """a @ b for a coalesced matrix a and a dense b."""
-    rows, cols = a.indices
-    values = a.values.reshape(-1, *(1,) * (b.ndim - 1))
+    """a @ b for a matrix a and a dense b."""
     space = a.namespace
     out = space.zeros((a.shape[0], *b.shape[1:]), np.result_type(a.values, b))
+    if kernels.add_weighted_rows(space, out, a.indices[0], a.values, a.indices[1], space.ascontiguousarray(b)):
+        return out
+    a = coalesced(a)
+    rows, cols = a.indices
+    values = a.values.reshape(-1, *(1,) * (b.ndim - 1))
     if space is not cpu:
         return add_at(out, rows, (values * b[cols]).astype(out.dtype, copy=False))
     starts = starts_of_runs(rows)

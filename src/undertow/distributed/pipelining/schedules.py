@@ -52,6 +52,7 @@ class Schedule:
 
         Returns the outputs of the batch in the last stage, and None in the others.
         """
+        self.stage.begin_step(self.n_microbatches, trains=True)
         if self.stage.is_last and self.loss_fn is not None and target is None:
             raise ValueError("step: the last stage needs the target of its loss_fn")
         if not is_grad_enabled():
@@ -71,6 +72,7 @@ class Schedule:
 
     def eval(self, *args: Any, target: Any = None, losses: list[Tensor] | None = None, **kwargs: Any) -> Any:
         """One batch, forward only."""
+        self.stage.begin_step(self.n_microbatches, trains=False)
         with no_grad():
             run = Run(self, args, target, kwargs)
             for number in range(self.n_microbatches):

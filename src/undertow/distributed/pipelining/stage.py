@@ -1,28 +1,45 @@
 """PipelineStage: the part of a model that one process has, and its messages to the neighbours.
 
 A part of the batch is a microbatch. What travels forward are the outputs of a stage, each behind a message that says
-its shape and dtype; what travels back are the gradients of them. Nothing waits for a message to be taken: sends are
-started and looked after at the end of a step, so two neighbours that send to each other at once do not hang.
+its shape and dtype, and which batch it is of; what travels back are the gradients of them. Nothing waits for a message
+to be taken: sends are started and looked after at the end of a step, so two neighbours that send to each other at once
+do not hang. But a message that nobody has taken is there for the next one who receives: a stage that runs another step
+than its neighbours, or goes on after one that failed, would compute with the numbers of another batch. So batches are
+counted, and what is not of the same one is refused.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from undertow.autograd.backward import backward
 from undertow.backend import cpu, dtypes
+from undertow.distributed.errors import DistMismatchError
 from undertow.distributed.point_to_point import TAGS, Message, code_of, coded, isend, recv
 from undertow.distributed.process_group import resolve
 from undertow.modes import is_grad_enabled
 from undertow.nn.module import Module
 from undertow.tensor import LEAF, Tensor
 
-#: how many numbers say shape and dtype: how many dimensions, which dtype, and the sizes
-FACTS = 10
+#: how many numbers go before a tensor: its batch, of how many tensors, how many dimensions, which dtype, and the sizes
+FACTS = 13
+#: tensors have at most so many dimensions
+DIMENSIONS = FACTS - 6
 #: a stage sends at most so many tensors; gradients have tags of their own
 OUTPUTS = 16
 #: numbers of microbatches are told apart up to here; messages between two neighbours come in order anyway
 MICROBATCHES = TAGS // (4 * OUTPUTS)
+
+
+class Batch(NamedTuple):
+    """A batch on its way: all stages must have the same one, under the same number."""
+
+    number: int
+    n_microbatches: int
+    trains: int
+
+    def __str__(self) -> str:
+        return f"{'step' if self.trains else 'eval'}() number {self.number} of {self.n_microbatches} microbatches"
 
 
 class PipelineStage:
@@ -48,7 +65,8 @@ class PipelineStage:
         self.submodule, self.stage_index, self.num_stages, self.group = submodule, stage_index, num_stages, members
         self.alive: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self.most_alive = 0  # how many microbatches were between their two passes at once
-        self.under_way: list[tuple[Message | None, Tensor]] = []
+        self.under_way: list[Message | None] = []
+        self.batch = Batch(0, 0, 0)
 
     @property
     def is_first(self) -> bool:
@@ -57,6 +75,12 @@ class PipelineStage:
     @property
     def is_last(self) -> bool:
         return self.stage_index == self.num_stages - 1
+
+    def begin_step(self, n_microbatches: int, trains: bool) -> None:
+        """Count the next batch, and forget what is left of one that failed."""
+        self.group.batches += 1
+        self.batch = Batch(self.group.batches, n_microbatches, int(trains))
+        self.alive, self.under_way = {}, []
 
     # ---- one microbatch
 
@@ -91,7 +115,7 @@ class PipelineStage:
     def finish_step(self) -> None:
         """Wait until everything that was sent has been taken."""
         under_way, self.under_way = self.under_way, []
-        for message, _ in under_way:
+        for message in under_way:
             if message is not None:
                 message.wait()
 
@@ -102,11 +126,12 @@ class PipelineStage:
             packed = tensor.detach().contiguous()
             facts = [0] * FACTS
             shape = packed._array.shape
-            if len(shape) > FACTS - 3:
-                raise ValueError(f"PipelineStage: tensors of up to {FACTS - 3} dimensions travel, not {len(shape)}")
-            facts[: 3 + len(shape)] = len(tensors), len(shape), code_of(packed._array.dtype), *shape
+            if len(shape) > DIMENSIONS:
+                raise ValueError(f"PipelineStage: tensors of up to {DIMENSIONS} dimensions travel, not {len(shape)}")
+            code = code_of(packed._array.dtype)
+            facts[: 6 + len(shape)] = *self.batch, len(tensors), len(shape), code, *shape
             for part in (Tensor(cpu.asarray(facts, dtype=dtypes.int64), cpu), packed):
-                self.under_way.append((isend(part, group=self.group, tag=tag(number, k, back), group_dst=to), part))
+                self.under_way.append(isend(part, group=self.group, tag=tag(number, k, back), group_dst=to))
 
     def receive(self, source: int, number: int, back: bool) -> list[Tensor]:
         found: list[Tensor] = []
@@ -115,13 +140,24 @@ class PipelineStage:
             facts = Tensor(cpu.zeros(FACTS, dtype=dtypes.int64), cpu)
             place = self.group.ranks[source]
             recv(facts, place, self.group, tag(number, len(found), back))
-            count, dims, dtype, *shape = facts._array.tolist()
+            *batch, count, dims, dtype = facts._array[:6].tolist()
+            self.check_batch(Batch(*batch), place, number)
+            shape = facts._array[6:].tolist()
             tensor = Tensor(cpu.empty(shape[:dims], dtype=coded(dtype)), cpu)
             recv(tensor, place, self.group, tag(number, len(found), back))
             if not back and is_grad_enabled() and dtypes.is_differentiable(tensor._array.dtype):
                 tensor._edge = LEAF
             found.append(tensor)
         return found
+
+    def check_batch(self, theirs: Batch, rank: int, number: int) -> None:
+        if theirs != self.batch:
+            mine = self.group.ranks[self.stage_index]
+            raise DistMismatchError(
+                f"rank {mine}: microbatch {number} of {self.batch} meets what rank {rank} has sent in {theirs}. All "
+                "stages must call the same schedules in the same order; where one has failed in a step, its messages "
+                f"are still there, and only stages of a new group can go on{self.group.roll_call(0)}"
+            )
 
 
 def tag(number: int, output: int, back: bool) -> int:

@@ -155,7 +155,18 @@ class MaxUnpool3d(MaxUnpool):
     dims, function = 3, staticmethod(F.max_unpool3d)
 
 
-class AvgPool1d(Module):
+class AnyAvgPool(Module):
+    """What AvgPool1d, AvgPool2d and AvgPool3d have in common."""
+
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(AnyAvgPool):
     """The mean of every window of (examples, channels, length).
 
     kernel_size        the size of the window: a number, or one for each dimension
@@ -190,11 +201,8 @@ class AvgPool1d(Module):
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool(SharedArguments, Module):
+class AvgPool(SharedArguments, AnyAvgPool):
     """What AvgPool2d and AvgPool3d have in common.
 
     kernel_size        the size of the window: a number, or one for each dimension
@@ -234,9 +242,6 @@ class AvgPool(SharedArguments, Module):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(AvgPool):
@@ -344,7 +349,11 @@ class AdaptivePool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(AdaptivePool):
+class AdaptiveAvgPool(AdaptivePool):
+    """What AdaptiveAvgPool1d, AdaptiveAvgPool2d and AdaptiveAvgPool3d have in common."""
+
+
+class AdaptiveAvgPool1d(AdaptiveAvgPool):
     """The means of `output_size` windows along the length.
 
     output_size  sizes of the result
@@ -359,7 +368,7 @@ class AdaptiveAvgPool1d(AdaptivePool):
     function = staticmethod(ops.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(AdaptivePool):
+class AdaptiveAvgPool2d(AdaptiveAvgPool):
     """The means of `output_size` windows over height and width.
 
     output_size  sizes of the result
@@ -374,7 +383,7 @@ class AdaptiveAvgPool2d(AdaptivePool):
     function = staticmethod(ops.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(AdaptivePool):
+class AdaptiveAvgPool3d(AdaptiveAvgPool):
     """The means of `output_size` windows over depth, height and width.
 
     output_size  sizes of the result

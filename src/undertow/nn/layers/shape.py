@@ -313,6 +313,24 @@ class ConstantPadding(Padding):
         return f"padding={self.padding}, value={self.value}"
 
 
+class ReflectionPadding(Padding):
+    """Padding by reflection."""
+
+    mode = "reflect"
+
+
+class ReplicationPadding(Padding):
+    """Padding with the border's own elements."""
+
+    mode = "replicate"
+
+
+class CircularPadding(Padding):
+    """Padding with what is at the other end."""
+
+    mode = "circular"
+
+
 class ZeroPadding:
     """Padding with zeros: what makes a ZeroPad of the ConstantPad in as many dimensions."""
 
@@ -334,24 +352,26 @@ KINDS_OF_PADDING = {
 }
 
 
+BASES_OF_PADDING: dict[str, type[Padding]] = {
+    "ConstantPad": ConstantPadding,
+    "ReflectionPad": ReflectionPadding,
+    "ReplicationPad": ReplicationPadding,
+    "CircularPad": CircularPadding,
+}
+
+
 def padding_layers() -> dict[str, type]:
     """ConstantPad1d, ..., ZeroPad3d: each kind of padding in one, two and three dimensions."""
     made: dict[str, type] = {}
     for dims in (1, 2, 3):
-        kinds: dict[str, tuple[tuple[type, ...], str]] = {
-            "ConstantPad": ((ConstantPadding,), "constant"),
-            "ReflectionPad": ((Padding,), "reflect"),
-            "ReplicationPad": ((Padding,), "replicate"),
-            "CircularPad": ((Padding,), "circular"),
-        }
-        for kind, (bases, mode) in kinds.items():
-            made[f"{kind}{dims}d"] = padding_layer(kind, dims, bases, mode)
+        for kind, base in BASES_OF_PADDING.items():
+            made[f"{kind}{dims}d"] = padding_layer(kind, dims, (base,))
         constant = made[f"ConstantPad{dims}d"]
-        made[f"ZeroPad{dims}d"] = padding_layer("ZeroPad", dims, (ZeroPadding, constant), "constant")
+        made[f"ZeroPad{dims}d"] = padding_layer("ZeroPad", dims, (ZeroPadding, constant))
     return made
 
 
-def padding_layer(kind: str, dims: int, bases: tuple[type, ...], mode: str) -> type:
+def padding_layer(kind: str, dims: int, bases: tuple[type, ...]) -> type:
     value = ", 9.0" if kind == "ConstantPad" else ""
     doc = (
         f"{KINDS_OF_PADDING[kind]}, on both sides of the last {'dimension' if dims == 1 else f'{dims} dimensions'}.\n\n"
@@ -360,7 +380,7 @@ def padding_layer(kind: str, dims: int, bases: tuple[type, ...], mode: str) -> t
         f"Shapes: (N, C{', L' * dims}) or (C{', L' * dims}); L grows by what is added.\n\n"
         f"Example: `ut.nn.{kind}{dims}d(1{value})(ut.ones(1{', 2' * dims})).shape`"
     )
-    return type(f"{kind}{dims}d", bases, {"dims": dims, "mode": mode, "__module__": __name__, "__doc__": doc})
+    return type(f"{kind}{dims}d", bases, {"dims": dims, "__module__": __name__, "__doc__": doc})
 
 
 globals().update(padding_layers())

@@ -60,6 +60,7 @@ def operation_plan(op: Op) -> plans.OperationPlan | None:
         positional=len(op.ordered) - len(op.keyword_only),
         number=-1 if op.number is None else op.ordered.index(op.number),
         is_view=int(form.is_view),
+        takes_narrow=int(form.is_view or op.half_precision == "as_is"),
         elementwise=int(op.elementwise),
         widens=int(op.elementwise and op.widens),
         in_front=int(op.batch is ELEMENTWISE and not op.random),

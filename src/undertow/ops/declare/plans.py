@@ -82,6 +82,7 @@ class OperationPlan(NamedTuple):
     positional: int  # how many may be given by position
     number: int  # the argument that may be a Python number; -1: none
     is_view: int
+    takes_narrow: int  # whether the forward takes arrays of half precision as they are
     elementwise: int
     widens: int  # whether numbers of half precision are computed with in float32, and the result is rounded
     in_front: int  # whether under vmap it is computed as always, with the dimension of the examples in front

@@ -17,7 +17,6 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType
-from undertow.ops.random import rejection
 
 #: words of the Twister's state
 SIZE = 624
@@ -204,7 +203,14 @@ class Mersenne:
         return float(((word() << 32 | word()) & (2**53 - 1)) * 2.0**-53)
 
     def normal(self) -> float:
-        return float(self.normals(1)[0])
+        """As `normals`, by C's functions: on some processors, NumPy's round otherwise."""
+        spare, self.spare = self.spare, None
+        if spare is not None:
+            return float(spare)
+        angle, u = 2 * math.pi * self.fraction(), self.fraction()
+        radius = math.sqrt(-2 * math.log1p(-u))
+        self.spare = radius * math.sin(angle)
+        return radius * math.cos(angle)
 
     def gammas(self, alpha: Array) -> Array:
         """Of rate 1. Here and in `binomials` parameters are float32 or float64, and so are the numbers."""
@@ -214,15 +220,21 @@ class Mersenne:
             found, self.spare = found
             return found
         self.spare = spare
-        return rejection.each(rejection.gamma, self, alpha)
+        return self._by_rejection("gamma", alpha)
 
     def poissons(self, rate: Array) -> Array:
         found = kernels.random_poissons(cpu, self._capsule, rate)
-        return rejection.each(rejection.poisson, self, rate) if found is None else found
+        return self._by_rejection("poisson", rate) if found is None else found
 
     def binomials(self, count: Array, prob: Array) -> Array:
         found = kernels.random_binomials(cpu, self._capsule, count, prob)
-        return rejection.each(rejection.binomial, self, count, prob) if found is None else found
+        return self._by_rejection("binomial", count, prob) if found is None else found
+
+    def _by_rejection(self, name: str, *parameters: Array) -> Array:
+        """What the compiled core's kernels draw, without it."""
+        from undertow.ops.random import rejection
+
+        return rejection.each(getattr(rejection, name), self, *parameters)
 
     # ---- states, as PyTorch writes them
 

@@ -20,7 +20,6 @@ from undertow.ops.create.like import made_like
 from undertow.ops.declare import composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
-from undertow.ops.pointwise.special.quantile_slopes import beta_slope, gamma_slope
 from undertow.ops.pointwise.unary import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
@@ -349,9 +348,16 @@ _standard_gamma = primitive(
     order="rows",
 )
 
+
+def _slope_of_gamma(xp: Namespace, input: Array, output: Array) -> Array:
+    from undertow.ops.pointwise.special.quantile_slopes import gamma_slope  # few programs need it
+
+    return gamma_slope(xp, input, output)
+
+
 _standard_gamma_grad = primitive(
     "_standard_gamma_grad",
-    forward=lambda xp, input, output: gamma_slope(xp, input, output),
+    forward=_slope_of_gamma,
     vjp=dict.fromkeys(("input", "output"), not_implemented("_standard_gamma_grad", SLOPE_OF_SLOPE)),
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,
@@ -372,10 +378,17 @@ _sample_dirichlet = primitive(
     random="given",
 )
 
-#: (x, alpha, total) -> how a beta variable with the parameters alpha and total - alpha moves with alpha, over 1 - x
+
+def _slope_of_dirichlet(xp: Namespace, x: Array, alpha: Array, total: Array) -> Array:
+    """How a beta variable with the parameters alpha and total - alpha moves with alpha, over 1 - x."""
+    from undertow.ops.pointwise.special.quantile_slopes import beta_slope  # few programs need it
+
+    return beta_slope(xp, x, alpha, total - alpha) / (1 - x)
+
+
 _dirichlet_grad = primitive(
     "_dirichlet_grad",
-    forward=lambda xp, x, alpha, total: beta_slope(xp, x, alpha, total - alpha) / (1 - x),
+    forward=_slope_of_dirichlet,
     vjp=dict.fromkeys(("x", "alpha", "total"), not_implemented("_dirichlet_grad", SLOPE_OF_SLOPE)),
     jvp=ELEMENTWISE,
     batch=ELEMENTWISE,

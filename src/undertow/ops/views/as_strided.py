@@ -281,6 +281,18 @@ def layout_of(tensor: Array) -> Geometry | None:
     return None if array.flags.c_contiguous and array.base is None else geometry_of(tensor._xp, array)
 
 
+def order_of(tensor: Array) -> Geometry | None:
+    """The tensor's elements in the order in which they lie, without gaps; None if row by row."""
+    array = tensor._array
+    if array.flags.c_contiguous:
+        return None
+    strides, step = [0] * array.ndim, 1
+    for dim in sorted(range(array.ndim - 1, -1, -1), key=lambda dim: abs(array.strides[dim])):
+        strides[dim] = step
+        step *= array.shape[dim]
+    return Geometry(tuple(array.shape), tuple(strides), 0)
+
+
 def lay_out(xp: Namespace, input: Array, layout: Geometry | None) -> Array:
     if layout is None or layout.overlaps(xp):
         return input.copy(order="C")

@@ -6,7 +6,7 @@ from typing import Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.pointwise.complex import _view_as_complex, pairs_of_parts, view_as_real
-from undertow.ops.views.as_strided import Geometry, _as_strided, geometry_of, layout_of
+from undertow.ops.views.as_strided import Geometry, _as_strided, geometry_of, layout_of, order_of
 from undertow.tensor import Tensor
 from undertow.tensor.views import Replay, current_replay, is_view
 
@@ -39,8 +39,12 @@ def _refuse_lost(base: Tensor) -> Tensor:
 
 
 def layout_for(replay: Replay, base: Tensor) -> Geometry | None:
-    """How the base lies in memory, if the replay depends on that."""
-    return layout_of(base) if replay.sees_memory() else None
+    """How the base lies in memory, if the replay depends on that; if not, in which order its elements do.
+
+    A view of several dimensions as one, for example, can only be taken where these lie one behind the other. None is
+    row by row.
+    """
+    return layout_of(base) if replay.sees_memory() else order_of(base)
 
 
 def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:

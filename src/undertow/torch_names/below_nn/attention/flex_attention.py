@@ -33,6 +33,9 @@ class AuxOutput(NamedTuple):
 
 FlexKernelOptions = dict
 
+#: how many queries, and keys, a block of a mask has unless a program says otherwise
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
     """A mask that lets everything through."""
@@ -104,7 +107,7 @@ class BlockMask:
         kv_indices: Any,
         full_kv_num_blocks: Any = None,
         full_kv_indices: Any = None,
-        BLOCK_SIZE: int | tuple[int, int] = 128,
+        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
         mask_mod: MaskMod | None = None,
         seq_lengths: tuple[int, int] | None = None,
         compute_q_blocks: bool = True,
@@ -191,7 +194,7 @@ def create_block_mask(
     Q_LEN: int,
     KV_LEN: int,
     device: Any = None,
-    BLOCK_SIZE: int | tuple[int, int] = 128,
+    BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False,
     **options: Any,
 ) -> BlockMask:
