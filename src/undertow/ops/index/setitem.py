@@ -74,7 +74,7 @@ def _assigned_value(self: Tensor, value: Array) -> Tensor:
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
 
 
-def _read_before(view: Tensor, value: Tensor, indices: list[Tensor]) -> Tensor:
+def _read_before(view: Tensor, value: Tensor, indices: Sequence[Tensor]) -> Tensor:
     """The value, unless it would be read while it is written. One that is repeated, as in `x[:] = x[0]`, is copied."""
     if not indices and value._array.size != view._array.size:
         return _apart(view, value)
