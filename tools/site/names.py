@@ -21,8 +21,9 @@ from undertow.torch_names.missing import BELOW, INSTEAD
 
 #: modules of PyTorch that tools/missing_names.py does not compare, because undertow has a part of each
 FURTHER = """
-torch.backends.cudnn torch.cuda.nvtx torch.distributed.checkpoint torch.distributed.nn torch.distributed.optim torch.distributed.pipelining
-torch.nn.attention.flex_attention torch.nn.grad torch.nn.utils.fusion torch.onnx torch.utils.data.distributed
+torch.backends.cudnn torch.cuda.nvtx torch.distributed.checkpoint torch.distributed.nn torch.distributed.optim
+torch.distributed.pipelining torch.nn.attention.flex_attention torch.nn.grad torch.nn.utils.fusion torch.onnx
+torch.utils.data.distributed
 """.split()
 
 #: values that are no functions, of which the search says something
