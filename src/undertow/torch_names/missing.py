@@ -15,6 +15,7 @@ STAND_INS: list[Callable[[str], Any]] = []
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
     "ao": "undertow computes with floats, and models cannot be quantized.",
+    "export": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
     "from_file": "map the file with numpy.memmap, and share it by undertow.from_numpy.",
     "onnx": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
     "quantization": "undertow computes with floats, and models cannot be quantized.",
