@@ -133,6 +133,7 @@ def test_the_search_knows_what_stands_elsewhere(made: dict[str, str], known: dic
     assert known["aliases"]["optim.adamw.AdamW"] == "optim.AdamW" and known["aliases"]["long"] == "dtype"
     assert known["moved"]["nn.modules.linear"] == "nn" and known["moved"]["cuda.amp"] == "amp"
     assert known["plain"]["fx"].startswith("Tracing in small") and "docs/libraries.md" in known["plain"]["fx.wrap"]
+    assert known["plain"]["backends.cudnn.benchmark"].startswith("bool False.")
     assert set(names.SPOKEN_OF.values()) <= {path.stem for path in pages.DOCS.glob("*.md")}
     assert not [name for name in known["plain"] if "undertow has no" in known["plain"][name]]
 

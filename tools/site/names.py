@@ -68,7 +68,8 @@ def names(described: set[str], members: set[str]) -> dict[str, Any]:
             place = resolve(f"undertow.{below}".rstrip("."))
         except ImportError:
             continue
-        for name in {*dir(place), *(dir(resolve(LATER[below])) if below in LATER else ())}:
+        own = {*dir(place), *dir(type(place))}  # a module may have a class of its own
+        for name in own | {*(dir(resolve(LATER[below])) if below in LATER else ())}:
             value, path = value_of(f"undertow.{below}.{name}".replace("..", ".")), f"{below}.{name}".lstrip(".")
             if (
                 name.startswith("_")

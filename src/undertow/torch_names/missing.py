@@ -15,7 +15,6 @@ STAND_INS: list[Callable[[str], Any]] = []
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
     "ao": "undertow computes with floats, and models cannot be quantized.",
-    "export": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
     "from_file": "map the file with numpy.memmap, and share it by undertow.from_numpy.",
     "onnx": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
     "quantization": "undertow computes with floats, and models cannot be quantized.",
@@ -65,8 +64,8 @@ BELOW = {
 def explanation(name: str, module: str = "") -> str:
     """What to say of a name that is not there, in undertow or in a module below it."""
     path = f"undertow.{module}" if module else "undertow"
-    told = (BELOW.get(module, {}) if module else INSTEAD).get(name) or did_you_mean(name, path)
-    told = told or what_to_do(f"{module}.{name}".lstrip("."))
+    told = (BELOW.get(module, {}) if module else INSTEAD).get(name)
+    told = told or what_to_do(f"{module}.{name}".lstrip(".")) or did_you_mean(name, path)
     return f"module {path!r} has no attribute {name!r}" + (f": {told}" if told else "")
 
 
