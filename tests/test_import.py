@@ -224,6 +224,9 @@ def test_modules_that_are_not_here(name: str) -> None:
     [("undertow", "quantize_per_tensor", "models cannot be quantized"),
      ("undertow.cuda", "graph_pool_handle", "become CUDA graphs by themselves"),
      ("undertow.utils", "benchmark", "use Python's timeit"),
+     ("undertow", "export", "models are not exported: save the state_dict() with undertow.save"),
+     ("undertow", "grad", "use undertow.autograd.grad(output, inputs), or undertow.func.grad"),
+     ("undertow.autograd", "jacobian", "use undertow.func.jacrev"),
      ("undertow.distributed", "TCPStore", "init_process_group() needs no store")],
 )  # fmt: skip
 def test_names_that_are_not_here_say_what_to_do(path: str, name: str, advice: str) -> None:

@@ -71,7 +71,7 @@ STRANGERS = [{"ops", "engine"}]
 ORDERS = {
     "ops": "\n".join(["declare arguments reference", *dict.fromkeys(f.split(".")[0] for f in FAMILIES), "namespaces"]),
     "autograd": """
-        batched_tensor gradient_edge version_counters
+        batched_tensor found_gradients gradient_edge version_counters
         interceptors
         slopes
         saved_tensors

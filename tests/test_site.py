@@ -104,7 +104,7 @@ def test_a_hundred_names_of_pytorch_have_their_entries(made: dict[str, str]) -> 
 
 @pytest.fixture(scope="module")
 def known(made: dict[str, str]) -> dict[str, Any]:
-    return names.names(reference.described(made))
+    return names.names(reference.described(made), reference.members(made))
 
 
 @pytest.mark.torch
@@ -125,9 +125,23 @@ def test_the_search_knows_all_that_pytorch_describes(made: dict[str, str], known
     assert unknown == []
 
 
+def test_the_search_knows_what_stands_elsewhere(made: dict[str, str], known: dict[str, Any]) -> None:
+    """What a class inherits, names by the files that PyTorch has for them, modules without a page."""
+    assert "undertow.nn.Transformer.generate_square_subsequent_mask" in reference.members(made)
+    assert known["classes"]["nn.LazyConv1d"][:2] == ["nn.Conv1d", "nn.Module"]
+    assert known["classes"]["nn.Parameter"] == ["Tensor"] and " state_dict " in known["members"]["nn.Module"]
+    assert known["aliases"]["optim.adamw.AdamW"] == "optim.AdamW" and known["aliases"]["long"] == "dtype"
+    assert known["moved"]["nn.modules.linear"] == "nn" and known["moved"]["cuda.amp"] == "amp"
+    assert known["plain"]["fx"].startswith("Tracing in small") and "docs/libraries.md" in known["plain"]["fx.wrap"]
+    assert known["plain"]["backends.cudnn.benchmark"].startswith("bool False.")
+    assert set(names.SPOKEN_OF.values()) <= {path.stem for path in pages.DOCS.glob("*.md")}
+    assert not [name for name in known["plain"] if "undertow has no" in known["plain"][name]]
+
+
 ENTRIES = """undertow.scatter undertow.distributed.scatter undertow.Tensor.scatter undertow.nn.Linear
 undertow.nn.functional.linear undertow.data.DataLoader undertow.func.grad undertow.autograd.grad
-undertow.nn.DataParallel""".split()
+undertow.nn.DataParallel undertow.GradScaler.state_dict undertow.nn.Module.state_dict undertow.optim.AdamW
+undertow.dtype undertow.optim.Optimizer.step undertow.Tensor.grad""".split()
 
 
 @needs_browser
@@ -142,6 +156,10 @@ def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: 
         "F.linear": "undertow.nn.functional.linear", "linear": "undertow.nn.functional.linear",
         "torch.utils.data.DataLoader": "undertow.data.DataLoader", "DataLoader": "undertow.data.DataLoader",
         "torch.func.grad": "undertow.func.grad", "torch.nn.parallel.DataParallel": "undertow.nn.DataParallel",
+        "torch.nn.Linear.state_dict": "undertow.nn.Module.state_dict", "state_dict": "undertow.nn.Module.state_dict",
+        "torch.optim.adamw.AdamW": "undertow.optim.AdamW", "torch.nn.modules.linear.Linear": "undertow.nn.Linear",
+        "torch.nn.Linear.weight": "undertow.nn.Linear", "torch.float16": "undertow.dtype",
+        "torch.optim.Adam.step": "undertow.optim.Optimizer.step", "torch.nn.Parameter.grad": "undertow.Tensor.grad",
     }  # fmt: skip
     with Browser() as browser:
         shown = browser.open(page)
@@ -154,7 +172,7 @@ def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: 
         assert {name: first(name) for name in asked} == asked
 
         def note(name: str) -> Any:
-            return shown.value(f"torchNames.note('{name}', torchNames.path('{name}'), true)")
+            return shown.value(f"torchNames.note('{name}', true)")
 
         assert "use reshape and permute, or the package einops" in note("torch.func.rearrange")
         assert "use Dataset or IterableDataset" in note("torch.utils.data.DataChunk")
@@ -165,6 +183,16 @@ def test_the_search_puts_the_name_itself_first(known: dict[str, Any], tmp_path: 
         assert note("torch.float32").startswith("undertow.float32: dtype undertow.float32.")
         assert note("torch.onnx.export").startswith("undertow has no onnx.export: models are not exported")
         assert note("torch.Tensor.__getitem__") is None and note("torch.asdf").startswith("undertow has no asdf. What")
+        assert note("torch.fx").startswith("undertow.fx: Tracing in small") and "docs/libraries.md" in note(
+            "torch.fx.wrap"
+        )
+        assert note("torch.nn.Linear.weight") == (
+            "weight has no entry of its own: here is that of its class, undertow.nn.Linear."
+        )
+        assert note("torch.nn.Linear.state_dict") is None and note("torch.export").startswith(
+            "undertow has no export: mod"
+        )
+        assert note("torch.Tensor.storage_type").startswith("undertow has no Tensor.storage_type: ")
         assert shown.value("torchNames.path('torch.utils.data')") == "data"
         assert shown.value("torchNames.path('gradient of a sum')") is None
 

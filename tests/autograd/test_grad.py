@@ -262,3 +262,68 @@ def test_batched_gradients_must_match_behind_the_first_dimension(L: ModuleType) 
     x = leaf(L)
     with pytest.raises(RuntimeError, match="If `is_grads_batched=True`, we interpret the first"):
         L.autograd.grad(x * 2, x, L.ones(3, 3), is_grads_batched=True)
+
+
+# ---- results in the memory of others
+
+PASSED_ON: dict[str, Callable[[Any, ModuleType], Any]] = {
+    "the tensor itself": lambda x, L: x,
+    "x + 1": lambda x, L: x + 1,
+    "view": lambda x, L: x.view(6),
+    "t": lambda x, L: x.t(),
+    "clone": lambda x, L: x.clone(),
+    "cat": lambda x, L: L.cat([x]),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_who_changes_a_result_changes_the_given_gradient_that_it_shows(L: ModuleType, name: str) -> None:
+    x = L.ones(2, 3, requires_grad=True)
+    y = PASSED_ON[name](x, L)
+    given, w = L.full(y.shape, 3.0), L.ones(y.shape, requires_grad=True)
+    saved_it = given * w
+    (result,) = L.autograd.grad(y, x, given)
+    result.mul_(2)
+    assert given.tolist() == L.full(y.shape, 6.0).tolist()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved_it.sum().backward()
+
+
+def test_a_given_gradient_that_arrives_as_it_was_is_the_result(L: ModuleType) -> None:
+    x, given = leaf(L), L.tensor([3.0, 4.0], requires_grad=True)
+    a, b = L.autograd.grad(x + 1, [x, x], given * 1)
+    assert a is b
+    (result,) = L.autograd.grad(x, x, given)
+    assert result is given
+    result.sum().backward()
+    assert given.grad.tolist() == [1.0, 1.0]
+
+
+def test_results_that_share_memory_share_a_version(L: ModuleType) -> None:
+    a, b = L.ones(6, requires_grad=True), L.ones(2, 3, requires_grad=True)
+    ga, gb = L.autograd.grad(((a.view(2, 3) + b) * 2).sum(), [a, b])
+    saved_it = (gb * L.ones(2, 3, requires_grad=True)).sum()
+    ga.zero_()
+    assert gb.tolist() == [[0.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved_it.backward()
+
+
+def test_a_result_is_not_the_tensor_that_a_function_keeps() -> None:
+    kept = ut.full((2,), 5.0)
+
+    class Kept(ut.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return kept
+
+    x, w = leaf(ut), leaf(ut)
+    saved_it = (kept * w).sum()
+    (result,) = ut.autograd.grad(Kept.apply(x), x, ut.ones(2))
+    result.mul_(2)
+    saved_it.backward()
+    assert w.grad.tolist() == kept.tolist() == [5.0, 5.0]

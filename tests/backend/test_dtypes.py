@@ -135,3 +135,20 @@ def test_what_can_be_differentiated(d: Any) -> None:
     if not dtypes.is_differentiable(d):
         with pytest.raises(RuntimeError, match="floating point"):
             ut.zeros(1, dtype=d, requires_grad=True)
+
+
+SHOWN: dict[str, Any] = {
+    "of a tensor": lambda L, x: x.dtype,
+    "of its gradient": lambda L, x: x.grad_dtype,
+    "of what a node takes": lambda L, x: (x * 2).grad_fn._input_metadata[0].dtype,
+    "of a storage": lambda L, x: x.detach().storage().dtype,
+    "of an optimizer's parameter": lambda L, x: L.optim.Adam([x]).param_groups[0]["params"][0].dtype,
+    "of a promotion": lambda L, x: L.result_type(x, 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage")
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_dtype_that_is_shown_is_the_librarys(L: ModuleType, name: str) -> None:
+    found = SHOWN[name](L, L.ones(2, requires_grad=True))
+    assert found is L.float32 and repr(found) == f"{L.__name__}.float32" and found.is_floating_point

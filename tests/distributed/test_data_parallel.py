@@ -12,6 +12,7 @@ import pytest
 
 import undertow as ut
 from tests.distributed.conftest import Run
+from undertow.distributed import checkpoint
 from undertow.distributed.data_parallel.arrivals import Arrival, Arrivals, give
 from undertow.graph.hooks import add_last_hook
 
@@ -34,6 +35,15 @@ def test_parameters_in_pieces_and_their_checkpoints(run: Run, tmp_path: Path) ->
     done = run("sharded.py", str(tmp_path / "checkpoint"), ranks=3)
     assert done.returncode == 0, done.stderr
     assert all([f"rank {r} is done" in done.stdout for r in range(3)])
+
+
+def test_a_checkpoint_without_a_piece_of_what_is_asked_for_is_refused(tmp_path: Path) -> None:
+    checkpoint.save({"a": ut.ones(4), "b": ut.ones(2)}, tmp_path)
+    path = tmp_path / "metadata.json"
+    path.write_text(path.read_text().replace("[[0, 0, 4]]", "[[0, 0, 1], [0, 2, 4]]"))
+    checkpoint.load({"b": ut.zeros(2)}, tmp_path)
+    with pytest.raises(checkpoint.CheckpointException, match=r"a is not there as a whole in .*: element 1 is missing"):
+        checkpoint.load({"a": ut.zeros(4)}, tmp_path)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])

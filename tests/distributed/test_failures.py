@@ -88,6 +88,14 @@ def test_interrupted_waits_and_dropped_messages(run: Run) -> None:
     assert all([f"rank {r} is done" in done.stdout for r in range(2)])
 
 
+@pytest.mark.parametrize("way", ["exchanges", "calls"])
+def test_children_that_the_program_forks_stop_nobody(run: Run, way: str) -> None:
+    done = run("forked.py", way)
+    assert done.returncode == 0, done.stderr
+    assert all([f"rank {r} is done" in done.stdout for r in range(2)])
+    assert done.stderr.count("ValueError: of the child") == 2
+
+
 def test_restarts_count(run: Run) -> None:
     done = run("restarts.py", options=("--max-restarts", "2"))
     assert done.returncode == 0, done.stderr

@@ -239,3 +239,11 @@ def test_a_mask_may_be_what_is_filled(L: Any) -> None:
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         mask = L.tensor([True, False, True])
         mask[mask] = L.tensor([True, False])
+
+
+def test_true_is_one_more_dimension_and_casts_as_a_slice_does(L: Any) -> None:
+    x = L.zeros(2, 3)
+    x[True] = L.ones(3, dtype=L.float64)
+    assert x.tolist() == [[1, 1, 1]] * 2 and x.dtype == L.float32
+    x[False] = L.zeros(7)
+    assert x.tolist() == [[1, 1, 1]] * 2

@@ -121,6 +121,42 @@ def test_a_single_element_is_itself_however_many_dimensions_it_has(L: ModuleType
     assert row.lerp_(x.unsqueeze_(0), 0.5).tolist() == [2.0]
 
 
+#: values that are repeated in what they are assigned to, and lie in it themselves
+REPEATED = [
+    "x[:] = x[0]",
+    "x[...] = x[1]",
+    "x[1:] = x[1]",
+    "x[:, 1:] = x[0, 0]",
+    "x[0] = x[0, 0]",
+    "x[1][:] = x[1, 0]",
+    "x[:] = x[:, :1]",
+    "x[True] = x[0]",
+    "x[None] = x[0]",
+]
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("statement", REPEATED)
+def test_a_repeated_value_is_read_before_it_is_overwritten(statement: str, recorded: bool, torch: ModuleType) -> None:
+    def run(L: ModuleType) -> list[Any]:
+        leaf = L.arange(9.0).reshape(3, 3).requires_grad_(recorded)
+        x = leaf * 1
+        exec(statement, {"x": x})
+        if recorded:
+            (x * L.arange(9.0).reshape(3, 3)).sum().backward()
+        return [x.tolist(), leaf.grad.tolist() if recorded else None]
+
+    assert run(ut) == run(torch)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+def test_a_row_of_what_is_overwritten_is_read_whole(recorded: bool) -> None:
+    """PyTorch reads elements that it has overwritten."""
+    x = ut.arange(9.0, requires_grad=recorded).reshape(3, 3) * 1
+    x[:, :2] = x[0, 1:]
+    assert x.tolist() == [[1, 2, 2], [1, 2, 5], [1, 2, 8]]
+
+
 def test_recorded_changes() -> None:
     x = ut.arange(1.0, 5.0, requires_grad=True) * 1
     version = x._version

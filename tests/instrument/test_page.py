@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +265,84 @@ def test_nan_is_marked(browser: Browser, tmp_path: Path) -> None:
     assert "nan begins" in page.value("document.querySelector('.details').textContent")
     page.click(*place_of(page, "(item) => item.title === 'Sqrt'"))
     assert "first nan" in page.value("document.querySelector('.details').textContent")
+
+
+class Residual(ut.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = [ut.nn.Conv2d(width, width, 3, padding=1) for _ in range(2)]
+        self.bn1, self.bn2 = ut.nn.BatchNorm2d(width), ut.nn.BatchNorm2d(width)
+
+    def forward(self, x: Any) -> Any:
+        return (self.bn2(self.conv2(self.bn1(self.conv1(x)).relu())) + x).relu()
+
+
+class Cells(ut.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = ut.nn.LSTMCell(4, 8)
+
+    def forward(self, x: Any) -> Any:
+        state = ut.zeros(2, 8), ut.zeros(2, 8)
+        for step in x:
+            state = self.cell(step, state)
+        return state[0]
+
+
+def transformer() -> Any:
+    layer = ut.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return ut.nn.TransformerEncoder(layer, 3)(ut.randn(2, 5, 8)).pow(2).sum()
+
+
+def resnet() -> Any:
+    blocks = [ut.nn.Sequential(Residual(4), Residual(4)) for _ in range(4)]
+    return ut.nn.Sequential(ut.nn.Conv2d(3, 4, 3), *blocks)(ut.randn(2, 3, 8, 8)).mean((2, 3)).pow(2).sum()
+
+
+def lstm() -> Any:
+    return Cells()(ut.randn(20, 2, 4)).sum()
+
+
+def devices() -> Any:
+    x, y = [ut.randn(4, 4, device=f"sim:{k}", requires_grad=True) for k in range(2)]
+    return ((x @ x).tanh().to("sim:1") * y.sin()).sum().to("cpu") + (x * 2).sum().to("cpu")
+
+
+@pytest.mark.parametrize("size", [(1400, 900), (800, 600), (360, 640)])
+@pytest.mark.parametrize(
+    ("run", "least", "threads"), [(transformer, 100, 1), (resnet, 100, 1), (lstm, 200, 1), (devices, 10, 3)]
+)
+def test_graphs_of_models(
+    browser: Browser, tmp_path: Path, run: Callable[[], Any], least: int, threads: int, size: tuple[int, int]
+) -> None:
+    with ut.instrument.watch(path=tmp_path / "model.html"):
+        run().backward()
+    page = browser.open(tmp_path / "model.html", *size)
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    assert page.value("page.pass.count") >= least and page.value("page.graph.items.length") <= 400
+    assert page.value("page.lanes.lanes.filter((lane) => lane.nodes.length).length") == threads
+    assert page.value("document.documentElement.scrollWidth") <= size[0]
+    page.value("page.replay.seek(0)")
+    page.key("e")
+    page.frame()
+    assert page.value("page.graph.items.length") == page.value("page.pass.count")
+    for _ in range(5):
+        page.key(".")
+    assert page.value("page.replay.time") > 0
+    assert page.errors() == []
+
+
+def test_a_hundred_thousand_nodes_open_folded(browser: Browser, tmp_path: Path) -> None:
+    layer = ut.nn.Linear(2, 2)
+    group = ut.nn.Sequential(*[layer, ut.nn.Tanh()] * 25)
+    with ut.instrument.watch(path=tmp_path / "huge.html"):
+        ut.nn.Sequential(*[ut.nn.Sequential(*[group] * 40) for _ in range(50)])(ut.ones(1, 2)).sum().backward()
+    page = browser.open(tmp_path / "huge.html")
+    page.wait_for("window.page && page.graph.lastFrame !== undefined")
+    assert page.value("page.pass.count") > 100_000 and page.value("page.graph.items.length") <= 400
+    page.key(".")
+    page.frame()
+    assert page.errors() == []
 
 
 def test_thousands_of_nodes_open_folded_and_unfolded(browser: Browser, tmp_path: Path) -> None:

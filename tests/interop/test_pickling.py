@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,14 @@ def test_copies_can_be_trained() -> None:
     x = pickle.loads(pickle.dumps(ut.ones(2, requires_grad=True)))
     (x * x).sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+def test_a_view_made_in_no_grad_requires_grad_and_so_does_its_copy(L: ModuleType) -> None:
+    x = L.ones(3, requires_grad=True)
+    with L.no_grad():
+        view = x[1:]
+    for other in (copy.copy(view), copy.deepcopy(view), pickle.loads(pickle.dumps(view))):
+        assert view.requires_grad and other.requires_grad and other.tolist() == [1, 1]
 
 
 def test_sizes_devices_and_generators_can_be_pickled() -> None:

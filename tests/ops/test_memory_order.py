@@ -260,3 +260,29 @@ def test_nothing_is_copied_that_shows_memory() -> None:
     x = ut.ones(2, 3).t()
     assert x.view(ut.int32).data_ptr() == x.data_ptr() and x.conj() is x
     assert x.float(memory_format=ut.contiguous_format) is x
+
+
+TURNED = {
+    "flip": lambda x: x.flip(0),
+    "fliplr": lambda x: x.fliplr(),
+    "cumsum": lambda x: x.cumsum(0),
+    "cumsum of integers' kind": lambda x: x.half().cumsum(1),
+    "rot90": lambda x: x.rot90(),
+    "rot90, three": lambda x: x.rot90(3),
+    "rot90, two": lambda x: x.rot90(2),
+    "flip of a vector": lambda x: x[0].flip(0),
+}
+
+
+@rows("name", TURNED)
+def test_no_gradient_is_read_backwards(L: Any, name: str) -> None:
+    """Nor is one that a hook sees: `view`, and those who take its memory, would refuse negative strides."""
+    x, seen = L.ones(3, 3, requires_grad=True), []
+    y = x * 1
+    y.register_hook(lambda g: seen.append(g.view(-1) if g.is_contiguous() else g.t().view(-1)))
+    out = TURNED[name](y)
+    weights = L.arange(float(out.numel()), dtype=out.dtype).reshape(out.shape)
+    (g,) = L.autograd.grad((out * weights).sum(), y, retain_graph=True)
+    assert min(g.stride()) > 0
+    (out * weights).sum().backward()
+    assert len(seen) == 2

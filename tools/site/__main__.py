@@ -29,7 +29,7 @@ def prepare(source: Path) -> None:
     made = reference.pages()
     for name, text in made.items():
         write(source / "reference" / name, text)
-    write(source / "_static" / "torch_names_data.js", names.script(reference.described(made)))
+    write(source / "_static" / "torch_names_data.js", names.script(made))
 
 
 def write(path: Path, text: str) -> None:

@@ -6,36 +6,55 @@ import inspect
 import json
 import re
 import sys
+from contextlib import suppress
 from typing import Any
+
+from undertow.nn.modules import PLACES
 
 import undertow
 from tools.missing_names import MODULES
-from tools.site import pages
+from tools.site import pages, reference
 from tools.site.reference import documentation_of, resolve
+from undertow.stand_in.finder import imported_names, modules_of_torch
 from undertow.torch_names.absent_reasons import REASONS
 from undertow.torch_names.missing import BELOW, INSTEAD
 
 #: modules of PyTorch that tools/missing_names.py does not compare, because undertow has a part of each
 FURTHER = """
-torch.cuda.nvtx torch.distributed.checkpoint torch.distributed.nn torch.distributed.optim torch.distributed.pipelining
-torch.nn.attention.flex_attention torch.nn.grad torch.nn.utils.fusion torch.onnx torch.utils.data.distributed
+torch.backends.cudnn torch.cuda.nvtx torch.distributed.checkpoint torch.distributed.nn torch.distributed.optim
+torch.distributed.pipelining torch.nn.attention.flex_attention torch.nn.grad torch.nn.utils.fusion torch.onnx
+torch.utils.data.distributed
 """.split()
 
 #: values that are no functions, of which the search says something
-CONSTANTS = (undertow.dtype, undertow.layout, undertow.memory_format, float)
+CONSTANTS = (undertow.dtype, undertow.layout, undertow.memory_format, float, bool)
+
+#: modules without a page of the reference -> the page under docs/ that speaks of them
+SPOKEN_OF = {
+    "fx": "libraries", "hub": "libraries", "jit": "libraries", "library": "libraries", "multiprocessing": "libraries",
+    "overrides": "libraries", "backends": "cuda", "utils.dlpack": "from-pytorch", "distributed.fsdp": "distributed",
+    "distributed.optim": "distributed-backward", "nn.attention": "libraries",
+}  # fmt: skip
+
+#: of those, what belongs to a class with an entry
+KINDS = (undertow.dtype, undertow.layout, undertow.memory_format)
 
 #: where a module finds names that `dir` of it does not tell, because they load what drives GPUs
 LATER = {"cuda": "undertow.torch_names.cuda_names"}
 
 #: modules of PyTorch that have another name here
-MOVED = {"utils.data": "data", "nn.modules": "nn"}
+MOVED = {
+    "utils.data": "data", "cuda.amp": "amp", **{f"nn.modules.{place}": "nn" for place in PLACES}, "nn.modules": "nn"
+}  # fmt: skip
 
 
-def names(described: set[str]) -> dict[str, Any]:
+def names(described: set[str], members: set[str]) -> dict[str, Any]:
     """What stands elsewhere, what is there without an entry, and why the rest is not; names as behind `torch.`.
 
-    aliases  name -> that of its entry
+    aliases  name -> that of its entry; of a dtype, that of `dtype`
     plain    name -> the first sentence of its docstring, or whose it is
+    classes  class -> those that it derives from and that have entries, the nearest first
+    members  class -> what is described of it, with a name between each two blanks
     reasons  patterns of full names, in their order, and what to do instead
     """
     entries: dict[int, str] = {}
@@ -49,15 +68,74 @@ def names(described: set[str]) -> dict[str, Any]:
             place = resolve(f"undertow.{below}".rstrip("."))
         except ImportError:
             continue
-        for name in {*dir(place), *(dir(resolve(LATER[below])) if below in LATER else ())}:
+        own = {*dir(place), *dir(type(place))}  # a module may have a class of its own
+        for name in own | {*(dir(resolve(LATER[below])) if below in LATER else ())}:
             value, path = value_of(f"undertow.{below}.{name}".replace("..", ".")), f"{below}.{name}".lstrip(".")
-            if name.startswith("_") or f"undertow.{path}" in described or not is_something(value):
+            if (
+                name.startswith("_")
+                or name == "TYPE_CHECKING"
+                or f"undertow.{path}" in described
+                or not is_something(value)
+            ):
                 continue
             if callable(value) and id(value) in entries:
                 aliases[path] = entries[id(value)]
             elif not is_absent(value, path, absent):
                 plain[path] = said_of(value)
-    return {"aliases": aliases, "plain": plain, "moved": MOVED, "reasons": absent}
+                if isinstance(value, KINDS):
+                    aliases[path] = type(value).__name__
+    plain |= modules_without_a_page()
+    for module, page in SPOKEN_OF.items():
+        of_it = [name for name in plain if f"{name}.".startswith(f"{module}.")]
+        plain |= {name: f"{plain[name]} See docs/{page}.md." for name in of_it}
+    return {
+        "aliases": aliases | by_their_files(described), "plain": plain, "moved": MOVED, "reasons": absent,
+        **classes(described, members),
+    }  # fmt: skip
+
+
+def modules_without_a_page() -> dict[str, str]:
+    """Module of PyTorch -> what undertow's own of this name is, where the reference has no page of it."""
+    shown = {path for _, path in reference.MODULES.values()} | {"undertow"}
+    found = {}
+    for full in sorted(modules_of_torch()):
+        below = full.removeprefix("torch.")
+        if below in MOVED or f"undertow.{below}" in shown or re.search(r"(^|\.)_", below):
+            continue
+        with suppress(ImportError, AttributeError):
+            place = resolve(f"undertow.{below}")
+            if inspect.ismodule(place) and place.__name__ not in shown:
+                found[below] = said_of(place)
+    return found
+
+
+def by_their_files(described: set[str]) -> dict[str, str]:
+    """`optim.adamw.AdamW` -> `optim.AdamW`, of modules of PyTorch whose names undertow has in the package."""
+    found = {}
+    for module, homes in imported_names().items():
+        for name, home in homes.items():
+            below = home.removeprefix("torch.")
+            if module.startswith(f"{home.rpartition('.')[0]}.") and f"undertow.{below}" in described:
+                found[f"{module}.{name}".removeprefix("torch.")] = below
+    return found
+
+
+def classes(described: set[str], members: set[str]) -> dict[str, Any]:
+    """What the search has to know to find a method that a class inherits."""
+    found = {full: value for full in sorted(described) if inspect.isclass(value := value_of(full))}
+    short = {value: full.removeprefix("undertow.") for full, value in reversed(found.items())}
+    own: dict[str, list[str]] = {}
+    for full in sorted(described | members):
+        owner, _, name = full.rpartition(".")
+        if owner in found:
+            own.setdefault(owner.removeprefix("undertow."), []).append(name)
+    return {
+        "classes": {
+            full.removeprefix("undertow."): [short[base] for base in value.__mro__[1:] if base in short]
+            for full, value in found.items()
+        },
+        "members": {owner: f" {' '.join(names)} " for owner, names in own.items()},
+    }
 
 
 def is_something(value: Any) -> bool:
@@ -95,12 +173,11 @@ def reasons() -> list[tuple[str, str]]:
     return [(re.escape(name) + r"($|\.)", why) for name, why in exact] + REASONS
 
 
-def script(described: set[str]) -> str:
+def script(made: dict[str, str]) -> str:
     ranks = pages.ranks((pages.DOCS / "index.md").read_text(encoding="utf-8"))
-    return f"const TORCH_NAMES = {json.dumps({**names(described), 'ranks': ranks}, separators=(',', ':'))};\n"
+    known = names(reference.described(made), reference.members(made))
+    return f"const TORCH_NAMES = {json.dumps({**known, 'ranks': ranks}, separators=(',', ':'))};\n"
 
 
 if __name__ == "__main__":
-    from tools.site import reference
-
-    sys.stdout.write(script(reference.described(reference.pages())))
+    sys.stdout.write(script(reference.pages()))

@@ -107,6 +107,19 @@ def described(made: dict[str, str]) -> set[str]:
     return set(re.findall(r"^:{5}\{py:\w+\} (undertow\.[\w.]+)", "\n".join(made.values()), re.M))
 
 
+def members(made: dict[str, str]) -> set[str]:
+    """The full names of the methods and attributes that are described below their classes."""
+    found, inside = set(), ""
+    for line in "\n".join(made.values()).splitlines():
+        entry = re.match(r":{5}\{py:(\w+)\} ([\w.]+)", line)
+        if entry is not None:
+            inside = entry[2]
+        member = re.match(r":{4}\{py:\w+\} (\w+)", line)
+        if member is not None:
+            found.add(f"{inside}.{member[1]}")
+    return found
+
+
 def index(lines: list[tuple[str, str, str]]) -> str:
     rows = "\n".join([f"| [{title}]({file}) | `{path}` |" for file, title, path in lines])
     files = "\n".join([file for file, _, _ in lines])

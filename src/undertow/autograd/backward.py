@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.autograd.batched_tensor import VmapError
+from undertow.autograd.found_gradients import as_tensors
 from undertow.autograd.gradient_edge import GradientEdge
 from undertow.autograd.interceptors.stack import active, under, with_beneath
-from undertow.backend import dtypes, namespace_of_array
+from undertow.backend import dtypes
 from undertow.backend.interface import DType
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
@@ -291,11 +292,11 @@ def _grad_once(
 ) -> tuple[Any, ...]:
     edges = _root_edges(roots)  # before the targets': a root may be the only use of a leaf
     captures = [_target_edge(t, index) for index, t in enumerate(targets)]
-    found = _execute(edges, grads, keep, create_graph, captures=captures)
+    found = as_tensors(_execute(edges, grads, keep, create_graph, captures=captures), grads)
     results: list[Tensor | None] = []
     for index, (target, value) in enumerate(zip(targets, found, strict=True)):
         if value is not None:
-            results.append(value if isinstance(value, Tensor) else Tensor(value, namespace_of_array(value)))
+            results.append(value)
         elif materialize_grads:
             results.append(_materialized(target, create_graph))
         elif allow_unused:

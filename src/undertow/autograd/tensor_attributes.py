@@ -126,7 +126,8 @@ def get_grad_dtype(self: Tensor) -> DType | None:
     """The dtype that `.grad` is kept in; None for any."""
     if not self.is_leaf:
         raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
-    return grad_dtype_of(self)
+    found = grad_dtype_of(self)
+    return None if found is None else dtypes.public(found)
 
 
 def set_grad_dtype(self: Tensor, dtype: DType | None) -> None:

@@ -36,7 +36,10 @@ _REAL = {"complex32": "float16", "complex64": "float32", "complex128": "float64"
 class dtype:
     """A dtype. There is one object for each, so `x.dtype is undertow.float32` can be asked.
 
-    `undertow.dtype("float32")`, and with whatever else NumPy takes for a dtype, is that object.
+    float32 (also float), float64 (double), float16 (half), bfloat16 and the five of eight bits (float8_e4m3fn, ...);
+    complex64 (cfloat) and complex128 (cdouble); int64 (long), int32 (int), int16 (short), int8, uint8 to uint64; bool.
+    Floating and complex dtypes have gradients. `undertow.dtype("float32")`, and with whatever else NumPy takes for a
+    dtype, is that object. `x.to(undertow.float64)` gives a tensor another dtype.
 
     >>> import undertow as ut
     >>> isinstance(ut.float32, ut.dtype)

@@ -13,6 +13,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +108,38 @@ def save(state_dict: Mapping[str, Any], checkpoint_id: str | os.PathLike[str], p
     pieces = {name: flat(value) for name, value in mine.items()}
     save_file({name: tensor.contiguous() for name, (tensor, _) in pieces.items()}, str(folder / part))
     facts = {n: [list(s.shape), str(t.dtype).rpartition(".")[2], s.start, s.stop] for n, (t, s) in pieces.items()}
-    everywhere = [facts] if group is None else everybodys("checkpoint", facts, group)
+    everywhere = [facts]
+    if group is not None:
+        told = everybodys("checkpoint", [facts, [[name_of(p), kind_of(v)] for p, v in found.items()]], group)
+        everywhere = [theirs for theirs, _ in told]
+        check_alike([kinds for _, kinds in told], group)
     if rank == 0:
         values = {name_of(p): v for p, v in found.items() if not isinstance(v, Tensor | Piece)}
         save_file(values, str(folder / f"values-{tag}.pt"))
         write_metadata(folder, tag, everywhere)
     if group is not None:
         barrier(group)
+
+
+def kind_of(value: Any) -> str:
+    """What must be the same in all processes of a value."""
+    if not isinstance(value, Tensor | Piece):
+        return type(value).__name__
+    tensor, whole = flat(value)
+    return f"{tensor._array.dtype}{list(whole.shape)}"
+
+
+def check_alike(everybodys_kinds: list[list[list[str]]], group: ProcessGroup) -> None:
+    """Refuse to write what the processes do not have alike: a tensor would be left to one that does not know of it."""
+    for rank, kinds in zip(group.ranks, everybodys_kinds, strict=True):
+        if kinds == everybodys_kinds[0]:
+            continue
+        pairs = zip_longest(everybodys_kinds[0], kinds, fillvalue=["null", "nothing"])
+        ours, theirs = next((a, b) for a, b in pairs if a != b)
+        raise CheckpointException(
+            f"the processes save different things: rank {group.ranks[0]} has {ours[1]} as {shown(ours[0])!r} where "
+            f"rank {rank} has {theirs[1]} as {shown(theirs[0])!r}. All must save the same keys in the same order"
+        )
 
 
 def falls_to(value: Any, number: int, rank: int, size: int) -> bool:
@@ -186,7 +212,7 @@ def read_metadata(folder: Path) -> Any:
 
 
 def shown(name: str) -> str:
-    return ".".join(map(str, json.loads(name)))
+    return ".".join(map(str, json.loads(name) or ()))
 
 
 def missing(name: str) -> CheckpointException:
@@ -203,6 +229,11 @@ def check_fit(entries: Any, wanted: dict[str, tuple[Tensor, Stretch]], folder: P
             raise CheckpointException(
                 f"{shown(name)} is {entry['dtype']}{entry['shape']} in {folder}, and {dtype}{list(part.shape)} here"
             )
+        known = part.start
+        for _, start, stop in sorted(entry["pieces"], key=lambda piece: piece[1]):
+            known = max(known, stop) if start <= known else known
+        if known < part.stop:
+            raise CheckpointException(f"{shown(name)} is not there as a whole in {folder}: element {known} is missing")
 
 
 def needed_files(entries: Any, wanted: dict[str, tuple[Tensor, Stretch]]) -> dict[int, list[tuple[str, int, int]]]:

@@ -55,7 +55,15 @@ def join(meeting: Meeting | None = None, limit: float = 0.0) -> tuple[Any, Board
         _board = make_board(mpi, mpi.COMM_WORLD)
         share_cores(len(_board.ranks))
         at_the_end(end, _board, keep_line_current(_board))
+        os.register_at_fork(after_in_child=be_no_rank)
     return mpi, _board
+
+
+def be_no_rank() -> None:
+    """In a child that the program forks: its end is not this rank's, and its errors stop nobody."""
+    atexit.unregister(end)
+    while errors_stop_all.holders:
+        errors_stop_all.release()
 
 
 def at_the_end(action: Callable[..., Any], *arguments: Any) -> None:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow.backend import cpu, namespace_of_array
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.public_dtypes import public
 from undertow.errors import GraphFreedError
 from undertow.graph.edges import Edge
 from undertow.graph.edges import OutputEdge as OutputEdge
@@ -215,7 +216,7 @@ class Node:
         several = self.multiple_outputs
         shapes, dtypes = (self._shapes, self._dtypes) if several else ([self.shape], [self.dtype])
         return [
-            InputMetadata(shape, dtype, space_of(self, nr).device)
+            InputMetadata(shape, None if dtype is None else public(dtype), space_of(self, nr).device)
             for nr, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
         ]
 

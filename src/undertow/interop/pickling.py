@@ -16,20 +16,21 @@ from typing import Any
 from undertow.backend import dtypes, namespace_of
 from undertow.backend.interface import Array
 from undertow.modes import no_grad
-from undertow.tensor import LEAF, Tensor, current_edge, extra_of, share_memory
+from undertow.tensor import LEAF, Tensor, extra_of, share_memory
+from undertow.tensor.tensor import requires_grad
 
 
-def rebuild(cls: type[Tensor], array: Array, device: str, requires_grad: bool) -> Tensor:
+def rebuild(cls: type[Tensor], array: Array, device: str, tracked: bool) -> Tensor:
     """A tensor of the class around an array; `__init__` of a subclass is not called."""
     tensor = object.__new__(cls)
     dtypes.is_storable(array.dtype)  # bfloat16 may not have been used here before
-    Tensor.__init__(tensor, array, namespace_of(device), LEAF if requires_grad else None)
+    Tensor.__init__(tensor, array, namespace_of(device), LEAF if tracked else None)
     return tensor
 
 
 def like(tensor: Tensor, array: Array) -> Tensor:
     """A leaf of the same class around another array."""
-    return rebuild(type(tensor), array, str(tensor._xp.device), current_edge(tensor) is not None)
+    return rebuild(type(tensor), array, str(tensor._xp.device), requires_grad(tensor))
 
 
 def attributes(tensor: Tensor) -> dict[str, Any] | None:
@@ -39,7 +40,7 @@ def attributes(tensor: Tensor) -> dict[str, Any] | None:
 
 def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     """`__reduce_ex__`: how pickle writes a tensor."""
-    arguments = type(self), self._array, str(self._xp.device), current_edge(self) is not None
+    arguments = type(self), self._array, str(self._xp.device), requires_grad(self)
     return rebuild, arguments, attributes(self)
 
 

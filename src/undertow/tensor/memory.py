@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, DType, Namespace
 
 
@@ -94,7 +94,7 @@ class Storage:
 
     @property
     def dtype(self) -> Any:
-        return self.elements.dtype
+        return dtypes.public(self.elements.dtype)
 
     @property
     def device(self) -> Any:

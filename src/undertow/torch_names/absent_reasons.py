@@ -17,6 +17,9 @@ PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDatase
 #: patterns of full names -> the reason; the first one that fits
 REASONS = [
     (r"torch\.(Tensor\.)?(smm|sspaddmm|saddmm|hspmm)$", "use torch.sparse.mm and torch.sparse.addmm (docs/sparse.md)"),
+    (r"torch\.(autograd\.)?(jacobian|hessian|vjp|jvp|hvp|value_and_grad)$", "use torch.func.jacrev, hessian, vjp, jvp, grad_and_value (docs/derivatives.md)"),
+    (r"torch\.grad$", "use torch.autograd.grad(output, inputs), or torch.func.grad(function), which gives a function (docs/ten-minutes.md)"),
+    (r"torch\.(export|package)(\.|$)", "models are not exported: save the state_dict() with torch.save (docs/files.md)"),
     (r"torch\.Tensor\.dim_order$", "sort the dimensions by x.stride()"),
     (r"torch\.Tensor\.index$", "use x[...] with tensors as indices"),
     (r"torch\.Tensor\.const_data_ptr$", "use x.data_ptr()"),

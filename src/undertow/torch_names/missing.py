@@ -64,8 +64,8 @@ BELOW = {
 def explanation(name: str, module: str = "") -> str:
     """What to say of a name that is not there, in undertow or in a module below it."""
     path = f"undertow.{module}" if module else "undertow"
-    told = (BELOW.get(module, {}) if module else INSTEAD).get(name) or did_you_mean(name, path)
-    told = told or what_to_do(f"{module}.{name}".lstrip("."))
+    told = (BELOW.get(module, {}) if module else INSTEAD).get(name)
+    told = told or what_to_do(f"{module}.{name}".lstrip(".")) or did_you_mean(name, path)
     return f"module {path!r} has no attribute {name!r}" + (f": {told}" if told else "")
 
 

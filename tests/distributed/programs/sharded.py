@@ -158,6 +158,14 @@ checkpoint.save({**state, "epoch": 3, "notes": ["a", 2.5, None], "random": ut.ar
 
 checkpoint.save(model.state_dict(), folder + "-of-model")  # parameters are known to be pieces without being told
 
+for name, differing in (("s", {"b": ut.ones(2)} if rank else {}), ("a", {"a": ut.ones(2 + rank)})):
+    try:
+        checkpoint.save({"start": 0, **differing, "s": ut.ones(2)}, folder + "-of-nothing")
+    except checkpoint.CheckpointException as error:
+        assert f"rank 0 has float32[2] as {name!r} where rank 1 has float32[" in str(error), error
+    else:
+        raise AssertionError("a checkpoint of what is not alike was written")
+
 fewer = dist.new_group(range(max(size - 1, 1)))
 if rank < max(size - 1, 1):
     model, optimizer, part, alone, reference, examples = models(fewer)

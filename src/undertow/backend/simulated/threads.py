@@ -112,13 +112,17 @@ class DeviceThread:
         The caller holds LOCK. What waits for a thread that still lives is looked at again, with what that leaves.
         """
         with np.errstate():
-            while cls._find_left():
-                first = cls.left[0]
-                _, operation, device = first
-                if all([other.wait_a_moment() for other in operation.needs]) and cls.left[:1] == [first]:
-                    heappop(cls.left)
-                    device._errors = None
-                    device._run(operation)
+            cls._run_while_found()  # Note [Loops in blocks]
+
+    @classmethod
+    def _run_while_found(cls) -> None:
+        while cls._find_left():
+            first = cls.left[0]
+            _, operation, device = first
+            if all([other.wait_a_moment() for other in operation.needs]) and cls.left[:1] == [first]:
+                heappop(cls.left)
+                device._errors = None
+                device._run(operation)
 
     @classmethod
     def _find_left(cls) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import enum
+import functools
 import os
 import time
 from array import array
@@ -168,3 +169,7 @@ def _stop(agent: Agent) -> None:
         Work.gives_way = False
         errors_stop_all.release()
     agent.stop()
+
+
+#: a child that the program forks serves nobody, and ends nothing
+os.register_at_fork(after_in_child=functools.partial(atexit.unregister, _stop))

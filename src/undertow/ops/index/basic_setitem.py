@@ -143,7 +143,7 @@ def assign(tensor: Tensor, index: Any, value: Array) -> bool:
 
 def _assign_own_memory(tensor: Tensor, target: Array, array: Array) -> bool:
     """Assign an array that lies in the same memory, if that is not refused; the general way says so."""
-    shared = overlap(tensor._xp, target, array)
+    shared = overlap(tensor._xp, target, array) if array.size == target.size else "none"
     if shared == "part" or not target.flags.writeable or not broadcasts_to(array.shape, target.shape):
         return False
     if shared != "whole":

@@ -19,7 +19,7 @@ from undertow.ops.index.index_tensors import check_values, key_of, write_op
 from undertow.ops.inplace.checks import check_in_place, unlock
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.inplace.methods import copy_
-from undertow.ops.inplace.overlap import refuse_overlap
+from undertow.ops.inplace.overlap import are_arrays, refuse_overlap
 from undertow.ops.views.dimensions import broadcast_to
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor, counter_of
@@ -39,12 +39,12 @@ def setitem(self: Tensor, index: Any, value: Array) -> None:
     value = _assigned_value(self, value)
     if index is False:
         return
-    view, indices, places = split(self, index)
+    view, indices, places = split(self, None if index is True else index)
     indices = beside(view, indices)
     if len(indices) == 1 and indices[0]._array.dtype == dtypes.bool_ and value._array.size == 1:
         value, indices = _one_number(view, value), [_apart(view, indices[0])]
     else:
-        refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
+        value = _read_before(view, value, indices)
     if not _is_recorded(view, value):
         _write_directly(view, key_of([i._array for i in indices], places), value)
     elif indices:
@@ -74,6 +74,14 @@ def _assigned_value(self: Tensor, value: Array) -> Tensor:
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor of {self.dtype}: make a tensor of it first")
 
 
+def _read_before(view: Tensor, value: Tensor, indices: Sequence[Tensor]) -> Tensor:
+    """The value, unless it would be read while it is written. One that is repeated, as in `x[:] = x[0]`, is copied."""
+    if not indices and value._array.size != view._array.size:
+        return _apart(view, value)
+    refuse_overlap(view, [value, *indices], "any" if indices else "part", "__setitem__")
+    return value
+
+
 def _one_number(view: Tensor, value: Tensor) -> Tensor:
     """The only element of `value`: where a mask says what is filled, it need not have the tensor's dtype."""
     check_real("masked_fill_", value._array, view._array.dtype)
@@ -83,7 +91,7 @@ def _one_number(view: Tensor, value: Tensor) -> Tensor:
 
 def _apart(view: Tensor, read: Tensor) -> Tensor:
     """What can be read while the view is written to, though it may be that tensor, as in `x[x] = False`."""
-    shared = view._xp is read._xp and view._xp.may_share_memory(view._array, read._array)
+    shared = are_arrays(view, read) and view._xp.may_share_memory(view._array, read._array)
     return read.clone() if shared else read
 
 

@@ -22,7 +22,7 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [t for v in value for t in tensors_in(v)] if isinstance(value, tuple | list) else []
 
 
-def _are_arrays(a: Tensor, b: Tensor) -> bool:
+def are_arrays(a: Tensor, b: Tensor) -> bool:
     """Whether both are dense arrays of one device."""
     return a._xp is b._xp and isinstance(a._array, a._xp.ndarray) and isinstance(b._array, b._xp.ndarray)
 
@@ -35,7 +35,7 @@ def refuse_overlap(target: Tensor, operands: Any, refused: str | None, name: str
     if refused is None:
         return
     for operand in tensors_in(operands):
-        found = overlap(target._xp, target._array, operand._array) if _are_arrays(target, operand) else "none"
+        found = overlap(target._xp, target._array, operand._array) if are_arrays(target, operand) else "none"
         if found == "part" or (found == "whole" and refused == "any"):
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "

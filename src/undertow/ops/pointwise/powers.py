@@ -98,6 +98,7 @@ def _pow_input_rule(xp: Namespace, g: Array, input: Array, exponent: Array) -> A
         invertible = xp.greater_equal(xp.abs(input), dtypes.float_limits(g.dtype).tiny)
         flat = xp.logical_and(xp.equal(exponent, 0), xp.logical_not(invertible))
         base = xp.where(flat, xp.ones_like(input), input)
+        exponent = as_float(xp, exponent, g.dtype)  # 0 - 1 is 255 in uint8
         return xp.where(flat, 0, g * xp.conj(exponent * base ** (exponent - 1)))
     if exponent == 2:
         return g * (xp.conj(input) * 2)

@@ -13,6 +13,7 @@ from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR, REDUCTION
 from undertow.ops.reduce.sums_and_products import ACCUMULATOR
+from undertow.ops.shape.flip_roll import flipped
 
 #: what running sums and products are accumulated in: after n steps the last of them would be off by n roundings
 EXACT = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
@@ -42,7 +43,7 @@ def _reversed_cumsum(xp: Namespace, g: Array, dim: int) -> Array:
     if found is not None:
         return found
     backwards = xp.flip(g, axis)
-    return xp.flip(xp.cumsum(backwards, axis) if xp is recorded else _scan(xp.add, backwards, axis), axis)
+    return flipped(xp, xp.cumsum(backwards, axis) if xp is recorded else _scan(xp.add, backwards, axis), axis)
 
 
 cumsum = primitive(
@@ -110,7 +111,7 @@ def _recur_by_doubling(c: Array, out: Array) -> Array:
 def _reversed_recurrence(xp: Namespace, g: Array, coefficients: Array, dim: int) -> Array:
     """The adjoint of `_recur`: a[k] = g[k] + conj(coefficients[k + 1]) * a[k + 1]."""
     c = xp.flip(xp._shifted(xp.conj(coefficients), dim, -1, 0), dim)
-    return xp.flip(xp._linear_recurrence(c, xp.flip(g, dim), dim), dim)
+    return flipped(xp, xp._linear_recurrence(c, xp.flip(g, dim), dim), dim)
 
 
 linear_recurrence = primitive(

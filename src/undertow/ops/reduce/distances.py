@@ -7,7 +7,7 @@ import math
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
-from undertow.ops.arguments.operands import as_operand, as_tensors, type_name
+from undertow.ops.arguments.operands import as_operand, as_tensors, explain, result_type_of, type_name
 from undertow.ops.arguments.sizes import common_shape
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
@@ -109,9 +109,18 @@ def _dist_tangent(xp: Namespace, t: Array, input: Array, other: Array, out: Arra
     return norm_tangent(xp, xp.broadcast_to(t, tuple(difference.shape)), difference, out, p, None, False)
 
 
+def _dist_forward(xp: Namespace, input: Array, other: Array, p: float = 2) -> Array:
+    try:
+        difference = input - other
+    except ValueError as error:
+        explain(error, "dist", (input, other))
+        raise
+    return norm_forward(xp, difference, p)
+
+
 dist = primitive(
     "dist",
-    forward=lambda xp, input, other, p=2: norm_forward(xp, input - other, p),
+    forward=_dist_forward,
     vjp={
         "input": _dist_gradient,
         "other": lambda xp, g, input, other, out, p: -_dist_gradient(xp, g, input, other, out, p),
@@ -224,6 +233,9 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
     tensor([1.0000, 1.0000])
     """
     x1, x2 = broadcast_tensors(*as_tensors("cosine_similarity", x1=x1, x2=x2))
+    dtype = result_type_of((x1, x2))
+    if dtypes.is_differentiable(dtype):  # one of the two may be of integers
+        x1, x2 = x1.to(dtype), x2.to(dtype)
     lengths = [clamp_min(vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
 

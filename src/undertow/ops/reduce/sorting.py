@@ -185,6 +185,8 @@ search = nondifferentiable(
 def _check_search(boundaries: Array, input: Array) -> None:
     if boundaries.ndim == 1:
         return
+    if not boundaries.ndim:
+        raise RuntimeError("searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
     described = f"boundaries tensor {list(boundaries.shape)} and input value tensor {list(input.shape)}"
     if input.ndim == 0:
         raise RuntimeError(

@@ -12,6 +12,7 @@ from undertow.backend.memory_order import inverse, of_first
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import as_int, ints
 from undertow.ops.declare import adapter, composite, primitive
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import LINEAR
 from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.declare.rules.shifted_dims import shift, shifted
@@ -28,10 +29,15 @@ def _flip_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     return copied(xp.flip(input, dims if input.ndim else ()), "C")
 
 
+def flipped(xp: Namespace, grad: Array, dims: Any) -> Array:
+    """A gradient with the elements in reverse order, in memory of its own: one with negative strides is never seen."""
+    return xp.flip(grad, dims) if xp is recorded else copied(xp.flip(grad, dims), "C")
+
+
 _flip = primitive(
     "_flip",
     forward=lambda xp, input, dims: _flip_array(xp, input, dims),
-    vjp={"input": lambda xp, g, dims: xp.flip(g, dims) if g.ndim else g},
+    vjp={"input": lambda xp, g, dims: flipped(xp, g, dims) if g.ndim else g},
     jvp=LINEAR,
     batch=shifted(dims=(1,)),
     order="first",
@@ -149,7 +155,7 @@ def _turned(xp: Namespace, input: Array, k: int, dims: tuple[int, int]) -> Array
 _rot90 = primitive(
     "_rot90",
     forward=_turned,
-    vjp={"input": lambda xp, g, k, dims: xp.rot90(g, -k, dims)},
+    vjp={"input": lambda xp, g, k, dims: xp.rot90(g, -k, dims) if xp is recorded else _turned(xp, g, -k, dims)},
     jvp=LINEAR,
     batch=shifted(dims=(2,)),
     order="as_computed",

@@ -66,18 +66,18 @@ def _elementwise(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[An
     rank = max([v._array.ndim - (d is not None) for v, d in pairs if isinstance(v, Tensor)])
     aligned = [v if d is None else padded(in_front(v, d), rank) for v, d in pairs]
     if op.promote and len({v._array.dtype for v in values if isinstance(v, Tensor)}) > 1:
-        aligned = _promoted(op, values, dims, aligned)
+        aligned = _promoted(op, op.promote, values, dims, aligned)
     return op.by_position(*aligned), 0
 
 
-def _promoted(op: Op, values: Sequence[Any], dims: Sequence[Any], aligned: list[Any]) -> list[Any]:
+def _promoted(op: Op, policy: str, values: Sequence[Any], dims: Sequence[Any], aligned: list[Any]) -> list[Any]:
     """A batch of 0-d tensors still promotes as 0-d tensors do: cast beforehand where that matters."""
     given = [(k, values[k]) for k, n in enumerate(op.ordered) if n in op.edges and values[k] is not None]
     operands = [k for k, v in given if isinstance(v, Tensor)]
     if len({values[k]._array.dtype for k in operands}) < 2:
         return aligned
     examples = [values[k] if dims[k] is None else _example_of(values[k], dims[k]) for k in operands]
-    dtype = common_dtype((*examples, *[v for k, v in given if k not in operands]), op.promote)
+    dtype = common_dtype((*examples, *[v for k, v in given if k not in operands]), policy)
     for k in operands:
         if dims[k] is not None:
             aligned[k] = operation("to_dtype")(aligned[k], dtype)

@@ -8,6 +8,7 @@ from undertow.backend import special as kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.powers import as_float
 from undertow.ops.pointwise.special.error_functions import (
     QUANTILE_CENTRE,
     QUANTILE_MIDDLE,
@@ -108,7 +109,7 @@ def _x_log_1p_y(xp: Namespace, input: Array, other: Array) -> Array:
 
 def _xlog1py_input_rule(xp: Namespace, g: Array, input: Array, other: Array) -> Array:
     flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, -1))
-    return xp.where(flat, 0, g * xp.log1p(xp.where(flat, 0, other)))
+    return xp.where(flat, 0, g * xp.log1p(xp.where(flat, 0, as_float(xp, other, g.dtype))))
 
 
 special_xlog1py = primitive(

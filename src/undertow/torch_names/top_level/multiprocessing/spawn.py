@@ -110,4 +110,5 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
+    """Call `fn(rank, *args)` in `nprocs` processes, and wait for them unless `join` is False."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
