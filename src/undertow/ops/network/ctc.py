@@ -136,7 +136,8 @@ def split_targets(targets: Tensor, wanted: list[int]) -> list[list[int]]:
 def _ways(states: Array, jumps: Array) -> Tensor:
     """The three ways to each state: from itself, from the one before, over one pause."""
     before = pad(states, (2, 0), "constant", IMPOSSIBLE)
-    return stack([states, before[:, 1:-1], before[:, :-2] + where(jumps, 0.0, IMPOSSIBLE)])
+    jumped = before[:, :-2]
+    return stack([states, before[:, 1:-1], where(jumps, jumped, jumped + IMPOSSIBLE)])
 
 
 def _all_states(start: Array, emissions: Array, jumps: Array, running: Array) -> list[Any]:
