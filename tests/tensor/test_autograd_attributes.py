@@ -173,6 +173,17 @@ def test_a_retained_gradient_is_a_copy(L: ModuleType) -> None:
     assert given.tolist() == [1, 1] and x.grad.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_retained_gradient_is_no_result_of_grad(L: ModuleType, create_graph: bool) -> None:
+    y = leaf(L) * 2
+    y.retain_grad()
+    (g,) = L.autograd.grad(y * y, y, L.ones(2), create_graph=create_graph)
+    expected = g.tolist()
+    with L.no_grad():
+        g.zero_()
+    assert y.grad.tolist() == expected and y.grad.requires_grad == create_graph
+
+
 def test_retain_grad_of_a_leaf_changes_nothing(L: ModuleType) -> None:
     x = leaf(L)
     x.retain_grad()

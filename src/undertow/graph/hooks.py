@@ -16,6 +16,7 @@ from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.node import Node, node_extra
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of
+from undertow.tensor.lent_operations import lent
 
 if TYPE_CHECKING:
     from undertow.graph.edges import Edge
@@ -192,7 +193,7 @@ def _retain(tensor: Tensor, grad: Tensor, recorded: bool) -> None:
     if grad.stands_for_many:
         return  # a batch of gradients at once: `.grad` has room for one
     if recorded:
-        extra.grad = grad if extra.grad is None else extra.grad + grad
+        extra.grad = lent().clone(grad) if extra.grad is None else extra.grad + grad
     elif extra.grad is None:
         extra.grad = Tensor(grad._array.copy(), grad._xp)
     else:
