@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
+import typing
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -120,3 +122,8 @@ def test_functions_that_layers_are_made_of(L: ModuleType) -> None:
     assert M.rnn._apply_permutation(L.tensor([[1, 2]]), L.tensor([1, 0])).tolist() == [[2, 1]]
     assert M.rnn._apply_permutation(L.tensor([1, 2]), L.tensor([1, 0]), 0).tolist() == [2, 1]
     assert M.utils._reverse_repeat_tuple((1, 2), 2) == (2, 2, 1, 1)
+
+
+def test_a_layer_has_no_annotations_that_only_its_bases_understand(L: ModuleType) -> None:
+    assert typing.get_type_hints(L.nn.MSELoss(), {"Any": Any}, {}) in ({}, {"reduction": str})
+    assert typing.get_type_hints(L.nn.ReLU(), {"Any": Any}, {}) in ({}, {"inplace": bool})

@@ -272,6 +272,11 @@ class Module(Called):
         return sorted(name for name in super().__dir__() if not name[:1].isdigit())
 
 
+# Programs ask a layer, not its class, for annotations (`typing.get_type_hints(loss, globals())`), and would be given
+# those of the bases, whose names mean something in their own files alone.
+Module.__annotations__ = {}
+
+
 def indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
