@@ -240,6 +240,8 @@ static PyMethodDef functions[] = {
     {"avg_pool", (PyCFunction)(void (*)(void))avg_pool, METH_FASTCALL},
     {"avg_pool_gradient", (PyCFunction)(void (*)(void))avg_pool_gradient, METH_FASTCALL},
     {"add_weighted_rows", (PyCFunction)(void (*)(void))add_weighted_rows, METH_FASTCALL},
+    {"ctc_states", (PyCFunction)(void (*)(void))ctc_states, METH_FASTCALL},
+    {"ctc_gradients", (PyCFunction)(void (*)(void))ctc_gradients, METH_FASTCALL},
     {"add_rows", (PyCFunction)(void (*)(void))add_rows, METH_FASTCALL},
     {"converted", (PyCFunction)(void (*)(void))converted, METH_FASTCALL},
     {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL},

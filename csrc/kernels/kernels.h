@@ -127,6 +127,8 @@ PyObject *max_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssi
 PyObject *avg_pool(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *avg_pool_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *add_weighted_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *ctc_states(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *ctc_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *add_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *take(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

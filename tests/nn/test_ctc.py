@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import undertow as ut
+from undertow.backend import kernels
+from undertow.ops.network import ctc
 
 STEPS = [7, 4, 6]
 TARGETS = [[1, 2, 2], [3], []]
@@ -112,3 +114,47 @@ def test_no_steps(L: ModuleType) -> None:
     assert losses.tolist() == [0, 0]
     losses = L.nn.functional.ctc_loss(log_probs, L.tensor([[1], [2]]), none, L.tensor([1, 1]), reduction="none")
     assert losses.tolist() == [float("inf")] * 2
+
+
+def lattice(dtype: Any) -> list[Any]:
+    """The arguments of _ctc_states: 4 examples of 9 states, over 6 steps or fewer."""
+    rng = np.random.default_rng(3)
+    jumps = rng.random((4, 9)) < 0.5
+    jumps[:, :2] = False
+    start = np.where(rng.random((4, 9)) < 0.5, rng.standard_normal((4, 9)), ctc.IMPOSSIBLE)
+    made = [ut.tensor(x, dtype=dtype) for x in (start, rng.standard_normal((6, 4, 9)))]
+    return [*[x.requires_grad_() for x in made], ut.tensor(jumps), ut.tensor([[6], [1], [4], [0]])]
+
+
+@pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
+def test_the_kernel_is_the_formula(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments, found = lattice(dtype), []
+    g = ut.randn(6, 4, 9, dtype=dtype)
+    for by_formula in (False, True):
+        if by_formula:
+            monkeypatch.setattr(kernels, "ctc_states", lambda *arguments: None)
+            monkeypatch.setattr(kernels, "ctc_gradients", lambda *arguments: None)
+        states = ctc.ctc_states(*arguments)
+        found.append([states, *ut.autograd.grad(states, arguments[:2], g)])
+    for ours, formula in zip(*found, strict=True):
+        np.testing.assert_allclose(
+            ours.detach(), formula.detach(), rtol=1e-12 if dtype == ut.float64 else 2e-5, atol=1e-6
+        )
+
+
+def test_derivatives_of_the_states() -> None:
+    start, emissions, jumps, running = lattice(ut.float64)
+    start = start.detach().clamp(min=-2).requires_grad_()
+    states = lambda s, e: ctc.ctc_states(s, e, jumps, running)
+    assert ut.autograd.gradcheck(states, (start, emissions), check_forward_ad=True, check_batched_grad=True)
+    assert ut.autograd.gradgradcheck(states, (start, emissions))
+
+
+@pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
+def test_what_has_no_probability(dtype: Any) -> None:
+    """A class that is impossible at one step gets no gradient there, and others a finite one."""
+    scores = ut.randn(5, 1, 3, dtype=dtype)
+    scores[2, 0, 1] = -math.inf
+    log_probs = scores.log_softmax(2).requires_grad_()
+    ut.nn.functional.ctc_loss(log_probs, ut.tensor([[1, 2]]), [5], [2]).backward()
+    assert log_probs.grad.isfinite().all() and log_probs.grad[2, 0, 1] == 0

@@ -186,4 +186,15 @@ EMBEDDINGS = [
     *reduced("triplet_margin_loss", normal(3, 4), normal(3, 4), normal(3, 4), note="swap", swap=True, margin=0.5),
 ]
 
-SAMPLES = [*NUMBERS, *CLASSES, *EMBEDDINGS]
+LATTICES = [
+    Sample(
+        "_ctc_states",
+        normal(2, 5),
+        normal(4, 2, 5),
+        constant([[False, False, True, False, True], [False, False, False, False, True]]),
+        constant([[4], [3]]),
+        reference=False,
+    )
+]
+
+SAMPLES = [*NUMBERS, *CLASSES, *EMBEDDINGS, *LATTICES]

@@ -81,6 +81,10 @@ avg_pool_gradient = kernel("avg_pool_gradient")
 add_rows = kernel("add_rows")
 #: (out, to, factors, from, rows) -> True; out[to[k]] += factors[k] * rows[from[k]] for every k, in place
 add_weighted_rows = kernel("add_weighted_rows")
+#: (start, emissions, jumps, running) -> the states of all steps; these, the states and their gradient -> the gradients
+#: of start and emissions
+ctc_states = kernel("ctc_states")
+ctc_gradients = kernel("ctc_gradients")
 #: (g, input, target, weight, ignore_index, reduction) -> the gradient of the input
 cross_entropy_gradient = kernel("cross_entropy_gradient")
 #: (formula of a, b, c, numbers s[k] and `shared`; tuples of arrays; numbers; an array of one number or None) -> True:

@@ -29,7 +29,8 @@ FAMILIES = {
     "qr lu svd eigen norms pinv_rank_lstsq matrix_exp_and_power tensor_equations ldl householder ex_variants lobpcg "
     "low_rank",
     "network": "softmax layer_norm batch_and_group_norm dropout glu linear losses cross_entropy margin_losses "
-    "fused_attention conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag",
+    "fused_attention conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag "
+    "ctc",
     "fourier": "transforms frequencies stft_and_windows",
     "sparse": "coo layouts compressed products softmax",
 }

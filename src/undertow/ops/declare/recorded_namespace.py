@@ -7,10 +7,12 @@ name for the same thing, an `adapter(...)` beside the operation speaks NumPy's f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
-from undertow.backend.interface import Array
+from undertow.backend.interface import Array, Namespace
+from undertow.modes import no_grad
 from undertow.tensor import Tensor
 
 
@@ -33,3 +35,12 @@ class RecordedNamespace:
 
 
 recorded: Any = RecordedNamespace()
+
+
+def on_tensors(xp: Namespace, function: Callable[..., Any], *arrays: Any) -> Any:
+    """A function of tensors, given arrays, or tensors to be recorded; results are of the same kind."""
+    if xp is recorded:
+        return function(*arrays)
+    with no_grad():
+        found = function(*[Tensor(a, xp) for a in arrays])
+    return tuple([None if x is None else x._array for x in found]) if isinstance(found, tuple) else found._array

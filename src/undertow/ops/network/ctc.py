@@ -9,15 +9,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import dtypes
+from undertow.backend import dtypes, kernels
+from undertow.backend.interface import Array, Namespace
 from undertow.modes import no_grad
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import tensor
+from undertow.ops.declare import Joint, primitive
+from undertow.ops.declare.recorded_namespace import on_tensors, recorded
+from undertow.ops.declare.rules import LOOP
 from undertow.ops.index.gather_scatter import gather
+from undertow.ops.network.softmax import softmax
 from undertow.ops.pointwise.exp_log import logaddexp
 from undertow.ops.pointwise.where_clamp import clamp_min, where
+from undertow.ops.reduce.logsumexp import logsumexp
 from undertow.ops.reduce.sums_and_products import mean
+from undertow.ops.reduce.sums_and_products import sum as sum_of
+from undertow.ops.shape.joining import stack
 from undertow.ops.shape.padding import pad
 from undertow.ops.views.dimensions import expand, squeeze, unsqueeze
 from undertow.ops.views.splitting import unbind
@@ -122,30 +130,108 @@ def split_targets(targets: Tensor, wanted: list[int]) -> list[list[int]]:
     return found
 
 
+# ---- the states, step by step
+
+
+def _ways(states: Array, jumps: Array) -> Tensor:
+    """The three ways to each state: from itself, from the one before, over one pause."""
+    before = pad(states, (2, 0), "constant", IMPOSSIBLE)
+    jumped = before[:, :-2]
+    return stack([states, before[:, 1:-1], where(jumps, jumped, jumped + IMPOSSIBLE)])
+
+
+def _all_states(start: Array, emissions: Array, jumps: Array, running: Array) -> list[Any]:
+    states: list[Any] = [start]
+    for t, emission in enumerate(unbind(emissions, 0)[1:], 1):
+        reached = logsumexp(_ways(states[-1], jumps), 0) + emission
+        states.append(where(running > t, reached, states[-1]))
+    return states
+
+
+def _adjoint(g: Array, start: Array, emissions: Array, jumps: Array, running: Array) -> tuple[Tensor, Tensor]:
+    """The gradients of the start and the emissions: every state's goes back the ways that led to it."""
+    states, (*of_states, back) = _all_states(start, emissions, jumps, running), unbind(g, 0)
+    of_emissions = []
+    for t in range(len(states) - 1, 0, -1):
+        runs = running > t
+        of_emissions.append(where(runs, back, 0.0))
+        stay, step, jump = unbind(softmax(_ways(states[t - 1], jumps), 0) * back, 0)
+        reached = stay + pad(step[:, 1:], (0, 1)) + pad(jump[:, 2:], (0, 2))[:, : stay.shape[1]]
+        back = where(runs, reached, back) + of_states[t - 1]
+    return back, stack([back * 0, *of_emissions[::-1]])
+
+
+def _tangents(t: Array, of_start: bool, start: Array, emissions: Array, jumps: Array, running: Array) -> Tensor:
+    """The tangents of all states, by that of the start, or of the emissions."""
+    states = _all_states(start, emissions, jumps, running)
+    found, jumped = [t if of_start else t[0] * 0], recorded.astype(jumps, t.dtype)
+    for step in range(1, len(states)):
+        moved = pad(found[-1], (2, 0))
+        moved = stack([found[-1], moved[:, 1:-1], moved[:, :-2] * jumped])
+        reached = sum_of(softmax(_ways(states[step - 1], jumps), 0) * moved, 0)
+        found.append(where(running > step, reached if of_start else reached + t[step], found[-1]))
+    return stack(found)
+
+
+def _states_array(xp: Namespace, start: Array, emissions: Array, jumps: Array, running: Array) -> Array:
+    whole = [xp.ascontiguousarray(a) for a in (start, emissions, jumps)]
+    found = kernels.ctc_states(xp, *whole, running)
+    return on_tensors(xp, lambda *all: stack(_all_states(*all)), *whole, running) if found is None else found
+
+
+def _states_gradients(
+    xp: Namespace,
+    g: Array,
+    needs: tuple[bool, ...],
+    start: Array,
+    emissions: Array,
+    jumps: Array,
+    running: Array,
+    out: Array,
+) -> Any:
+    if xp is not recorded:
+        whole = [xp.ascontiguousarray(a) for a in (start, emissions, jumps)]
+        found = kernels.ctc_gradients(xp, *whole, running, out, xp.ascontiguousarray(g))
+        if found is not None:
+            return *found, None, None
+    return *on_tensors(xp, _adjoint, g, start, emissions, jumps, running), None, None
+
+
+ctc_states = primitive(
+    "_ctc_states",
+    forward=_states_array,
+    vjp=Joint(("start", "emissions", "jumps", "running"), _states_gradients),
+    jvp={
+        "start": lambda xp, t, start, emissions, jumps, running: on_tensors(
+            xp, lambda t, *rest: _tangents(t, True, *rest), t, start, emissions, jumps, running
+        ),
+        "emissions": lambda xp, t, start, emissions, jumps, running: on_tensors(
+            xp, lambda t, *rest: _tangents(t, False, *rest), t, start, emissions, jumps, running
+        ),
+    },
+    batch=LOOP,
+)
+
+
 def likelihoods(x: Tensor, sequences: list[list[int]], steps: list[int], blank: int) -> Tensor:
     """The log-likelihood of each sequence."""
     count, longest = len(sequences), max(map(len, sequences))
     with no_grad():
         new = lambda rows, dtype=dtypes.int64: tensor(rows, dtype=dtype, device=x.device)
         states = new([interleaved(sequence, blank, longest) for sequence in sequences])
-        may = [may_jump(row, blank) for row in states.tolist()]
-        jumps = new([[0.0 if yes else IMPOSSIBLE for yes in row] for row in may], x.dtype)
+        jumps = new([may_jump(row, blank) for row in states.tolist()], dtypes.bool_)
         ends = new([[2 * len(sequence)] for sequence in sequences])
         running = new([[n] for n in steps])
         starts = new(
             [[k == 0 or (k == 1 and len(s) > 0) for k in range(2 * longest + 1)] for s in sequences], dtypes.bool_
         )
     index = expand(unsqueeze(states, 0), (x.shape[0], count, 2 * longest + 1))
-    emissions = unbind(gather(x, 2, index), 0)
+    emissions = gather(x, 2, index)
     forward = where(starts, emissions[0], IMPOSSIBLE)
     if min(steps) == 0:  # without a step, only the empty sequence is possible, and certain
         at_start = tensor([0.0] + [IMPOSSIBLE] * (2 * longest), dtype=x.dtype, device=x.device)
         forward = where(running > 0, forward, at_start)
-    for t, emission in enumerate(emissions[1:], 1):
-        before = pad(forward, (2, 0), "constant", IMPOSSIBLE)
-        stepped, jumped = before[:, 1:-1], before[:, :-2] + jumps
-        reached = logaddexp(logaddexp(forward, stepped), jumped) + emission
-        forward = reached if t < min(steps) else where(running > t, reached, forward)
+    forward = ctc_states(forward, emissions, jumps, running)[-1]
     last = gather(forward, 1, ends)
     before = where(ends > 0, gather(forward, 1, clamp_min(ends - 1, 0)), IMPOSSIBLE)
     return squeeze(logaddexp(last, before), 1)

@@ -10,17 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.modes import no_grad
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import Joint, composite, primitive
-from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.declare.recorded_namespace import on_tensors, recorded
 from undertow.ops.declare.rules import LOOP
 from undertow.ops.index.gather_scatter import gather, scatter_add
 from undertow.ops.linalg.matmul import matmul
@@ -239,15 +238,6 @@ def _spread(g: Array, input: Array, grid: Array, padding_mode: str, align_corner
     return reshape(total, tuple(input.shape))
 
 
-def _on_tensors(xp: Namespace, function: Callable[..., Any], *arrays: Any) -> Any:
-    """A function of tensors, given arrays, or tensors to be recorded; results are of the same kind."""
-    if xp is recorded:
-        return function(*arrays)
-    with no_grad():
-        found = function(*[Tensor(a, xp) for a in arrays])
-    return tuple([None if x is None else x._array for x in found]) if isinstance(found, tuple) else found._array
-
-
 def _sampled(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_corners: bool) -> Array:
     whole = xp.ascontiguousarray(input), xp.ascontiguousarray(grid)
     found = kernels.grid_sample(xp, *whole, PADDINGS.index(padding_mode), align_corners)
@@ -255,7 +245,7 @@ def _sampled(xp: Namespace, input: Array, grid: Array, padding_mode: str, align_
         return found
     sizes = tuple(input.shape[2:])
     look_up = lambda image, grid: linear(_flat(image), sizes, _spots(image, grid, padding_mode, align_corners))
-    return _on_tensors(xp, look_up, input, grid)
+    return on_tensors(xp, look_up, input, grid)
 
 
 def _sampled_gradients(
@@ -274,7 +264,7 @@ def _sampled_gradients(
         if found is not None:
             return found
     slow = lambda g, input, grid: _recorded_gradients(g, needs, input, grid, padding_mode, align_corners)
-    return _on_tensors(xp, slow, g, input, grid)
+    return on_tensors(xp, slow, g, input, grid)
 
 
 def _recorded_gradients(
@@ -295,7 +285,7 @@ def _moved(xp: Namespace, t: Array, input: Array, grid: Array, padding_mode: str
         by_x, by_y = [slope * unsqueeze(part, 1) for slope, part in zip(slopes, unbind(t, -1), strict=True)]
         return by_x + by_y
 
-    return _on_tensors(xp, move, t, input, grid)
+    return on_tensors(xp, move, t, input, grid)
 
 
 grid_sampler_2d = primitive(
