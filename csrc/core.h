@@ -157,6 +157,7 @@ int put_back(PyObject *variable, PyObject *value);
 PyObject *set_for_now(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
+PyObject *class_builder(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- pull.c */
 

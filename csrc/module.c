@@ -192,6 +192,7 @@ static PyMethodDef functions[] = {
     {"set_for_now", (PyCFunction)(void (*)(void))set_for_now, METH_FASTCALL},
     {"reset_variable", (PyCFunction)(void (*)(void))reset_variable, METH_FASTCALL},
     {"calls_left", calls_left, METH_NOARGS},
+    {"class_builder", (PyCFunction)(void (*)(void))class_builder, METH_FASTCALL},
     {"batch", (PyCFunction)(void (*)(void))new_batch, METH_FASTCALL},
     {"run_watched", (PyCFunction)(void (*)(void))run_watched, METH_FASTCALL},
     {"run_pass", (PyCFunction)(void (*)(void))run_pass, METH_FASTCALL},

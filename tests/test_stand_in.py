@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import undertow as ut
+from undertow import compiled
 from undertow.stand_in.finder import imported_names, modules_of_torch
 from undertow.stand_in.torch_module import IMPORTED_WITH_TORCH, TORCH_VERSION, TorchVersion
 
@@ -446,6 +447,42 @@ def test_names_are_where_modules_of_pytorch_import_them(tmp_path: Path) -> None:
     written(tmp_path, "program.py", program)
     printed = undertow("run", "program.py", folder=tmp_path)
     assert printed == "True (3, 3) 3.141592653589793 True functools\nFalse True\n"
+
+
+@pytest.mark.skipif(compiled.core is None, reason="without the core there is a frame of Python's between them")
+def test_a_class_body_is_called_by_the_code_it_stands_in(tmp_path: Path) -> None:
+    """Libraries look there for the names of the bases."""
+    program = """
+        import sys
+        import torch
+        from abc import ABCMeta
+
+        def caller():
+            return sys._getframe(2).f_code.co_name
+
+        class Plain(list, metaclass=ABCMeta):
+            called_by = caller()
+
+        def function():
+            class Inner(Plain):
+                called_by = caller()
+            return Inner
+
+        class Wrapped:
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                return function.__name__
+
+        print(Plain.called_by, function().called_by, torch.add(Wrapped(), 1))
+        try:
+            class Wrong(Plain, metaclass=3):
+                pass
+        except TypeError as error:
+            print(error)
+    """
+    written(tmp_path, "program.py", program)
+    printed = undertow("run", "program.py", folder=tmp_path).splitlines()
+    assert printed[0] == "<module> function add" and len(printed) == 2
 
 
 def test_names_are_in_the_modules_that_define_them_in_pytorch(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from undertow.backend.public_dtypes import PREFIX
+from undertow.compiled import core
 from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
 from undertow.tensor import Tensor
 from undertow.tensor.torch_function import enable, own_function
@@ -223,7 +224,7 @@ def install() -> TorchFinder:
         )
     finder = TorchFinder()
     sys.meta_path.insert(0, finder)
-    builtins.__build_class__ = build_class
+    builtins.__build_class__ = build_class if core is None else core.class_builder(build_class_of_python, tell)
     answer_to(TORCH)
     return finder
 
@@ -231,11 +232,16 @@ def install() -> TorchFinder:
 build_class_of_python: Any = builtins.__build_class__
 
 
-def build_class(*args: Any, **kwargs: Any) -> Any:
-    """What Python calls to make a class: if that has `__torch_function__`, functions have to ask it from now on."""
-    made = build_class_of_python(*args, **kwargs)
+def tell(made: Any) -> None:
+    """Of a class that was made: if it has `__torch_function__`, functions have to ask it from now on."""
     if isinstance(made, type) and "__torch_function__" in vars(made) and own_function(made) is not None:
         enable()
+
+
+def build_class(*args: Any, **kwargs: Any) -> Any:
+    """What Python calls to make a class. That of the core has no frame that the class's body would see."""
+    made = build_class_of_python(*args, **kwargs)
+    tell(made)
     return made
 
 
