@@ -109,7 +109,7 @@ def _x_log_1p_y(xp: Namespace, input: Array, other: Array) -> Array:
 
 def _xlog1py_input_rule(xp: Namespace, g: Array, input: Array, other: Array) -> Array:
     flat = xp.logical_and(xp.equal(input, 0), xp.less_equal(other, -1))
-    return xp.where(flat, 0, g * xp.log1p(xp.where(flat, 0, as_float(xp, other, g.dtype))))
+    return xp.where(flat, 0, xp.special_xlog1py(g, xp.where(flat, 0, as_float(xp, other, g.dtype))))
 
 
 special_xlog1py = primitive(

@@ -1,4 +1,4 @@
-"""Rules whose other operand is of integers: what is computed of it neither wraps round nor loses digits."""
+"""Rules whose other operand is of a lesser dtype: what is computed of it neither wraps round nor loses digits."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def test_a_logarithm_of_integers_has_the_digits_of_the_gradient(L: ModuleType, d
     y = L.special.xlog1py(x, L.tensor([1, 2, 100], dtype=getattr(L, dtype)))
     (g,) = L.autograd.grad(y.sum(), x)
     assert g.tolist() == pytest.approx([0.6931471805599453, 1.0986122886681098, 4.61512051684126], rel=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_logarithm_of_lesser_floats_has_the_digits_of_the_gradient(L: ModuleType, dtype: str) -> None:
+    x = L.tensor([0.5, -3.0, 2.0], dtype=L.float64, requires_grad=True)
+    y = L.special.xlog1py(x, L.tensor([1.0, 2.0, 0.25], dtype=getattr(L, dtype)))
+    (g,) = L.autograd.grad(y.sum(), x)
+    assert g.tolist() == pytest.approx([0.6931471805599453, 1.0986122886681098, 0.22314355131420976], rel=1e-14)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
