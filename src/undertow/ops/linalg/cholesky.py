@@ -8,7 +8,6 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.linalg import by_blocks
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, solve_or_explain
 from undertow.ops.linalg.triangular import solve_triangular
@@ -16,6 +15,8 @@ from undertow.tensor import Tensor
 
 
 def _lower_factor(xp: Namespace, input: Array) -> Array:
+    from undertow.ops.linalg import by_blocks  # loaded when first used
+
     check_matrices("linalg.cholesky", input)
     found = by_blocks.cholesky(xp, input)
     if found is not None:

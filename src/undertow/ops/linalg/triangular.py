@@ -10,7 +10,6 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules.batch_in_front import batch_stacks
-from undertow.ops.linalg import by_blocks
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint
 from undertow.ops.views.clone import clone
@@ -28,6 +27,8 @@ def _triangle(xp: Namespace, A: Array, upper: bool, unitriangular: bool) -> Arra
 
 
 def _triangular_solution(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
+    from undertow.ops.linalg import by_blocks  # loaded when first used
+
     found = by_blocks.solve_triangles(xp, A, B, upper, unitriangular)
     return _general_solution(xp, A, B, upper, unitriangular) if found is None else found
 

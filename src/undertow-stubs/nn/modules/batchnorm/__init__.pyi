@@ -3,6 +3,7 @@
 from undertow.nn.layers.lazy import LazyBatchNorm1d as LazyBatchNorm1d
 from undertow.nn.layers.lazy import LazyBatchNorm2d as LazyBatchNorm2d
 from undertow.nn.layers.lazy import LazyBatchNorm3d as LazyBatchNorm3d
+from undertow.nn.layers.lazy import LazyChannelNorm as _LazyChannelNorm_
 from undertow.nn.layers.normalization import BatchNorm as _BatchNorm_
 from undertow.nn.layers.normalization import BatchNorm1d as BatchNorm1d
 from undertow.nn.layers.normalization import BatchNorm2d as BatchNorm2d
@@ -10,4 +11,5 @@ from undertow.nn.layers.normalization import BatchNorm3d as BatchNorm3d
 from undertow.nn.layers.normalization import ChannelNorm as _ChannelNorm_
 
 _BatchNorm = _BatchNorm_
+_LazyNormBase = _LazyChannelNorm_
 _NormBase = _ChannelNorm_

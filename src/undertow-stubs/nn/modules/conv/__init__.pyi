@@ -14,6 +14,10 @@ from undertow.nn.layers.lazy import LazyConv3d as LazyConv3d
 from undertow.nn.layers.lazy import LazyConvTranspose1d as LazyConvTranspose1d
 from undertow.nn.layers.lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from undertow.nn.layers.lazy import LazyConvTranspose3d as LazyConvTranspose3d
+from undertow.nn.layers.lazy import LazyConvolution as _LazyConvolution_
+from undertow.torch_names.nn_modules import ConvTransposeMixin as _ConvTransposeMixin_
 
 _ConvNd = _Convolution_
+_ConvTransposeMixin = _ConvTransposeMixin_
 _ConvTransposeNd = _TransposedConvolution_
+_LazyConvXdMixin = _LazyConvolution_

@@ -4,3 +4,4 @@ from undertow.nn.layers.lazy import LazyLinear as LazyLinear
 from undertow.nn.layers.linear import Bilinear as Bilinear
 from undertow.nn.layers.linear import Identity as Identity
 from undertow.nn.layers.linear import Linear as Linear
+from undertow.nn.layers.multihead_attention import NonDynamicallyQuantizableLinear as NonDynamicallyQuantizableLinear

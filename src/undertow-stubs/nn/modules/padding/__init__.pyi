@@ -3,15 +3,24 @@
 from undertow.nn.layers.shape import CircularPad1d as CircularPad1d
 from undertow.nn.layers.shape import CircularPad2d as CircularPad2d
 from undertow.nn.layers.shape import CircularPad3d as CircularPad3d
+from undertow.nn.layers.shape import CircularPadding as _CircularPadding_
 from undertow.nn.layers.shape import ConstantPad1d as ConstantPad1d
 from undertow.nn.layers.shape import ConstantPad2d as ConstantPad2d
 from undertow.nn.layers.shape import ConstantPad3d as ConstantPad3d
+from undertow.nn.layers.shape import ConstantPadding as _ConstantPadding_
 from undertow.nn.layers.shape import ReflectionPad1d as ReflectionPad1d
 from undertow.nn.layers.shape import ReflectionPad2d as ReflectionPad2d
 from undertow.nn.layers.shape import ReflectionPad3d as ReflectionPad3d
+from undertow.nn.layers.shape import ReflectionPadding as _ReflectionPadding_
 from undertow.nn.layers.shape import ReplicationPad1d as ReplicationPad1d
 from undertow.nn.layers.shape import ReplicationPad2d as ReplicationPad2d
 from undertow.nn.layers.shape import ReplicationPad3d as ReplicationPad3d
+from undertow.nn.layers.shape import ReplicationPadding as _ReplicationPadding_
 from undertow.nn.layers.shape import ZeroPad1d as ZeroPad1d
 from undertow.nn.layers.shape import ZeroPad2d as ZeroPad2d
 from undertow.nn.layers.shape import ZeroPad3d as ZeroPad3d
+
+_CircularPadNd = _CircularPadding_
+_ConstantPadNd = _ConstantPadding_
+_ReflectionPadNd = _ReflectionPadding_
+_ReplicationPadNd = _ReplicationPadding_

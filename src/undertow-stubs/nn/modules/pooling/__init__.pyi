@@ -2,12 +2,15 @@
 
 from undertow.nn.layers.fractional_pooling import FractionalMaxPool2d as FractionalMaxPool2d
 from undertow.nn.layers.fractional_pooling import FractionalMaxPool3d as FractionalMaxPool3d
+from undertow.nn.layers.pooling import AdaptiveAvgPool as _AdaptiveAvgPool_
 from undertow.nn.layers.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
 from undertow.nn.layers.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from undertow.nn.layers.pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d
+from undertow.nn.layers.pooling import AdaptiveMaxPool as _AdaptiveMaxPool_
 from undertow.nn.layers.pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
 from undertow.nn.layers.pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
 from undertow.nn.layers.pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
+from undertow.nn.layers.pooling import AnyAvgPool as _AnyAvgPool_
 from undertow.nn.layers.pooling import AvgPool1d as AvgPool1d
 from undertow.nn.layers.pooling import AvgPool2d as AvgPool2d
 from undertow.nn.layers.pooling import AvgPool3d as AvgPool3d
@@ -24,6 +27,9 @@ from undertow.nn.layers.pooling import MaxUnpool1d as MaxUnpool1d
 from undertow.nn.layers.pooling import MaxUnpool2d as MaxUnpool2d
 from undertow.nn.layers.pooling import MaxUnpool3d as MaxUnpool3d
 
+_AdaptiveAvgPoolNd = _AdaptiveAvgPool_
+_AdaptiveMaxPoolNd = _AdaptiveMaxPool_
+_AvgPoolNd = _AnyAvgPool_
+_LPPoolNd = _LPPool_
 _MaxPoolNd = _MaxPool_
 _MaxUnpoolNd = _MaxUnpool_
-_LPPoolNd = _LPPool_

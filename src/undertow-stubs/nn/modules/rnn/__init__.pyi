@@ -8,3 +8,7 @@ from undertow.nn.layers.rnn_cells import GRUCell as GRUCell
 from undertow.nn.layers.rnn_cells import LSTMCell as LSTMCell
 from undertow.nn.layers.rnn_cells import RNNCell as RNNCell
 from undertow.nn.layers.rnn_cells import RNNCellBase as RNNCellBase
+from undertow.torch_names.nn_modules import in_order as _in_order_
+
+apply_permutation = _in_order_
+_apply_permutation = _in_order_
