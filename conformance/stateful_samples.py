@@ -240,15 +240,14 @@ class OptimizerJudge(Tally):
         return loss
 
     def judge_error(self, item: Any) -> None:
-        def make(library: Any, optimizer: Any, translate: Any) -> Any:
-            default = [library.nn.Parameter(library.ones(2, 3))]
-            given = default if item.params is None else translate(item.params)
-            return optimizer(given, **translate(item.kwargs))
+        def make(library: Any, optimizer: Any, params: Any, options: Any) -> Any:
+            return optimizer([library.nn.Parameter(library.ones(2, 3))] if params is None else params, **options)
 
-        _, refused = attempt(lambda: make(_torch(), self.info.optim_cls, lambda v: v))
+        given = translated(item.params), translated(item.kwargs)  # now: PyTorch writes into the groups it is given
+        _, refused = attempt(lambda: make(_torch(), self.info.optim_cls, item.params, item.kwargs))
         if refused is None:
             raise Skip
-        _, error = attempt(lambda: make(ut, self.mine, translated))
+        _, error = attempt(lambda: make(ut, self.mine, *given))
         if error is None:
             raise Outcome(f"accepted; PyTorch: {type(refused).__name__}: {str(refused).splitlines()[0]}")
 

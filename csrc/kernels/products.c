@@ -343,10 +343,13 @@ read_factor(Factor *factor, PyArrayObject *array, int type, Py_ssize_t items, in
     return 1;
 }
 
-/* Whether it is computed sooner here than by a BLAS. */
+/* Whether it is computed sooner here than by a BLAS. Sums of nothing are not: no block of elements would write them. */
 static int
 is_worth_packing(const Product *given)
 {
+    if (given->elements == 0) {
+        return 0;
+    }
     double each = (double)given->rows * given->columns / (given->rows + given->columns);
     double all = (double)given->items * given->rows * given->columns * given->elements;
     if (threads_now() > 1 && all > ONE_THREAD_OF_BLAS) {

@@ -19,6 +19,7 @@ two statements. The only others are those of a device pass (engine/), under whic
 way round; while a thread holds any, passes that it starts wait for no other thread. A fork takes the lock, so that a
 child finds nothing half-changed, and nothing held by a thread that it does not have. It also waits while another thread
 imports a module of undertow's, as first uses do: Python has a lock for each module, which a child would never get.
+Python 3.11's `functools.cached_property` has such a lock, too: `computed_once` has none.
 
 A variable is a ContextVar, or any object with `get()` and `set(value)`. `set` must be such that a second call with the
 same value completes what a first one began: it is called again if it was interrupted.
@@ -33,9 +34,30 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 from undertow.compiled import core
+
+T = TypeVar("T")
+
+
+class computed_once(Generic[T]):
+    """An attribute that is worked out when it is first read. Of two threads that do so at once, the first wins."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> computed_once[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: Any = None) -> T: ...
+
+    def __get__(self, instance: Any, owner: Any = None) -> computed_once[T] | T:
+        if instance is None:
+            return self
+        found: T = vars(instance).setdefault(self.name, self.function(instance))
+        return found
 
 
 class _PythonScope:

@@ -112,6 +112,21 @@ def test_what_is_left_to_a_blas() -> None:
     assert not core.matrix_product(a[:9, :9], b[:9, :9], np.empty((9, 9), "f"))  # little to do
     column = np.ones((80, 1), "f")
     assert not core.matrix_product(a, column, np.empty((90, 1), "f"))  # less to do than to pack
+    assert not core.matrix_product(a[:, :0], b[:0], out)  # nothing to add
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "e"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sums_of_nothing_are_zeros(dtype: str, threads: int) -> None:
+    core.set_threads(threads)
+    for shapes in (((90, 0), (0, 70)), ((3, 90, 0), (0, 70)), ((3, 90, 0), (3, 0, 70)), ((90, 0), (3, 0, 70))):
+        a, b = [ut.tensor(np.zeros(s, dtype), requires_grad=True) for s in shapes]
+        for call in (ut.matmul, lambda a, b: ut.einsum("...ij,...jk->...ik", a, b)):
+            used = [ut.full((3, 90, 70), 7.0, dtype=a.dtype) for _ in range(4)]
+            del used  # its memory is free next, and is not all zeros
+            out = call(a, b)
+            assert out.shape[-2:] == (90, 70) and not out.any()
+            assert [g.shape for g in ut.autograd.grad(out.real.sum(), (a, b))] == list(shapes)
 
 
 @pytest.mark.skipif(not ONE_THREAD_TOO, reason="a BLAS is as quick on this processor")

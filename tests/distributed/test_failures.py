@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.distributed.conftest import Run
+from undertow.distributed import last_words
+from undertow.distributed.run import ended_well
 
 #: case -> the limit of time, and what is said
 MISMATCH = ["DistMismatchError", "rank 0", "rank 1", "the ranks disagree on exchange #2"]
@@ -71,6 +74,18 @@ def test_a_rank_that_goes_wrong_while_it_is_read(run: Run, case: str) -> None:
     assert done.returncode != 0
     for text in expected:
         assert text in done.stderr, done.stderr
+
+
+def test_who_ended_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpiexec may return 0 after it has killed the others, which leave no note then, or that of a signal."""
+    monkeypatch.setenv(last_words.FOLDER, str(tmp_path))
+    for rank, status in enumerate((0, 0, -9)):
+        monkeypatch.setenv("RANK", str(rank))
+        assert not ended_well(list(last_words.notes(str(tmp_path))), 3) or not last_words.WATCHED
+        last_words.note(status, "", 1000 + rank)
+    endings = list(last_words.notes(str(tmp_path)))
+    assert not ended_well(endings, 3) or not last_words.WATCHED
+    assert ended_well([ending for ending in endings if not ending.status], 2)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -451,6 +453,43 @@ def test_a_fork_after_passes_have_run() -> None:
     print("parent", run())
     """)  # fmt: skip
     assert out == "[3.0, 3.0]\nchild [3.0, 3.0]\nparent [3.0, 3.0]\n"
+
+
+def test_a_fork_while_another_thread_works_out_an_attribute() -> None:
+    """Python 3.11's own cached_property has a lock for all objects, which the child would never get."""
+    out = run_program("""
+    import os, threading, warnings
+    from undertow.scopes import computed_once
+    warnings.simplefilter("ignore", DeprecationWarning)
+    inside, on = threading.Event(), threading.Event()
+    class Slow:
+        wait = True
+        @computed_once
+        def attribute(self):
+            if self.wait:
+                inside.set()
+                on.wait()
+            return [self.wait]
+    slow, quick = Slow(), Slow()
+    quick.wait = False
+    threads = [threading.Thread(target=lambda: slow.attribute)]
+    threads[0].start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if quick.attribute == [False] else 1)
+    print(os.waitpid(child, 0)[1], quick.attribute is quick.attribute, Slow.attribute.name)
+    on.set()
+    threads[0].join()
+    print(slow.attribute)
+    """)
+    assert out == "0 True attribute\n[True]\n"
+
+
+def test_nothing_is_worked_out_under_a_lock_of_python() -> None:
+    sources = Path(ut.__file__).parent.rglob("*.py")
+    uses = [path for path in sources if re.search(r"@.*\bcached_property", path.read_text())]
+    assert uses == []  # but by scopes.computed_once
 
 
 def test_a_fork_while_other_threads_are_inside_passes() -> None:

@@ -47,6 +47,10 @@ def test_all_parameters_have_names_or_none_has(L: ModuleType) -> None:
                          ([groups[1], groups[0]], "group without names")):  # fmt: skip
         with pytest.raises(ValueError, match=f"should be with/without names. .*{words}"):
             L.optim.SGD(given, lr=0.1)
+    optimizer = L.optim.SGD([p], lr=0.1)
+    with pytest.raises(ValueError, match="cannot add param group with names"):
+        optimizer.add_param_group({"params": [q], "param_names": ["b"]})  # as a group that was in an optimizer has them
+    assert len(optimizer.param_groups) == 1
 
 
 @pytest.mark.parametrize(

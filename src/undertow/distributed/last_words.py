@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 #: in the environment of ranks: the folder of the notes
 FOLDER = "UNDERTOW_LAST_WORDS"
+#: whether there is a process beside each rank, which also notes that it has ended well
+WATCHED = sys.platform.startswith("linux")
 #: of Linux, <sys/prctl.h>: which signal a process gets when its parent ends
 PR_SET_PDEATHSIG = 1
 #: seconds between looks at a child that says nothing
@@ -83,7 +85,7 @@ def notes(folder: str) -> Iterator[Ending]:
 
 def stand_by() -> None:
     """Return in a child, which is the rank; the parent stays here until it has ended, and ends as it did."""
-    if FOLDER not in os.environ or not sys.platform.startswith("linux"):
+    if FOLDER not in os.environ or not WATCHED:
         return
     reads, writes = os.pipe()
     parent, child = os.getpid(), os.fork()

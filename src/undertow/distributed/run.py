@@ -103,9 +103,10 @@ def launch(arguments: Sequence[str] | None = None) -> int:
     for attempt in range(asked.max_restarts + 1):
         with tempfile.TemporaryDirectory(prefix="undertow-run-") as folder:
             code = run(asked, attempt, folder)
-            if code in (0, 130):
+            endings = list(last_words.notes(folder))
+            if code == 130 or (code == 0 and ended_well(endings, asked.nproc_per_node)):
                 return code
-            first = min(last_words.notes(folder), key=lambda ending: (not ending.status, ending), default=None)
+            first = min(endings, key=lambda ending: (not ending.status, ending), default=None)
         who = f"mpiexec ended {last_words.in_words(code)}" if first is None else first.who()
         if first is not None and not first.status:
             who = f"{who} while others went on, and mpiexec {last_words.in_words(code)}"
@@ -116,7 +117,12 @@ def launch(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
             flush=True,
         )
-    return code if first is None or not first.status else first.code()
+    return (first.code() if first is not None else 0) or code or 1
+
+
+def ended_well(endings: list[last_words.Ending], count: int) -> bool:
+    """Whether all ranks ended by themselves. mpiexec, which ends the others when one is gone, may still return 0."""
+    return not last_words.WATCHED or (len(endings) == count and not any([ending.status for ending in endings]))
 
 
 # ---- one of the processes

@@ -107,29 +107,26 @@ class Optimizer(HookedOptimizer):
         if isinstance(params, set):
             raise TypeError("optimizer parameters need to be organized in ordered collections, but a set has no order")
         params = [params] if isinstance(params, Tensor) else list(params)
-        self._check_names(params)
-        if params and isinstance(params[0], tuple):
-            group["param_names"], params = [name for name, _ in params], [p for _, p in params]
-        group["params"] = params
-        self._check(params)
-        for name, default in self.defaults.items():
-            if default is required and name not in group:
-                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
-            group.setdefault(name, default)
-        self.param_groups.append(group)
-
-    def _check_names(self, params: list[Any]) -> None:
         named = [isinstance(p, tuple) for p in params]
         if any(named) and not all(named):
             raise ValueError(
                 "all optimizer params should be with/without names. Some param names are missing: give (name, tensor) "
                 "pairs only, or tensors only"
             )
-        if self.param_groups and any(named) != ("param_names" in self.param_groups[0]):
+        if any(named):
+            group["param_names"], params = [name for name, _ in params], [p for _, p in params]
+        group["params"] = params
+        if self.param_groups and ("param_names" in group) != ("param_names" in self.param_groups[0]):
             raise ValueError(
                 "all optimizer param groups should be with/without names. cannot add param group "
-                f"{'with' if any(named) else 'without'} names to the optimizer"
+                f"{'with' if 'param_names' in group else 'without'} names to the optimizer"
             )
+        self._check(params)
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            group.setdefault(name, default)
+        self.param_groups.append(group)
 
     def _check(self, params: list[Any]) -> None:
         for p in params:

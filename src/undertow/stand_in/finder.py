@@ -13,7 +13,6 @@ import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
@@ -23,6 +22,7 @@ from typing import Any, NoReturn
 
 from undertow.backend.public_dtypes import PREFIX
 from undertow.compiled import core
+from undertow.scopes import computed_once
 from undertow.stand_in.torch_module import ELSEWHERE, TORCH, TORCH_VERSION, torch_module
 from undertow.tensor import Tensor
 from undertow.tensor.torch_function import enable, own_function
@@ -73,7 +73,7 @@ class TorchFinder(MetaPathFinder, Loader):
     def __init__(self) -> None:
         self.modules = modules_of_torch()
 
-    @cached_property
+    @computed_once
     def imported(self) -> dict[str, dict[str, str]]:
         """What modules import from others; read when a program first asks for a name that is not there."""
         return imported_names()

@@ -282,6 +282,16 @@ def test_factors_can_be_written_into_given_tensors(L: Any) -> None:
     assert L.allclose(L.linalg.householder_product(packed, tau), q)
 
 
+def test_a_product_of_no_reflections_has_gradients(L: Any) -> None:
+    for dtype, lead, m, n in ((L.float64, (), 3, 3), (L.complex128, (2,), 4, 2)):
+        a = L.full((*lead, m, n), 2.0, dtype=dtype).requires_grad_()
+        tau = L.zeros(*lead, 0, dtype=dtype, requires_grad=True)
+        q = L.linalg.householder_product(a, tau)
+        assert L.equal(q.detach(), L.eye(m, n, dtype=dtype).expand(q.shape))
+        by_a, by_tau = L.autograd.grad(q.real.sum(), (a, tau), allow_unused=True)  # PyTorch's have none
+        assert (by_a is None or not by_a.any()) and (by_tau is None or by_tau.shape == tau.shape)
+
+
 # ---- the memory of copies
 
 EXPANDED: dict[str, Callable[[Any], Any]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from undertow.backend import cpu
@@ -15,6 +14,7 @@ from undertow.ops.declare.binder import SPELLINGS, Binder
 from undertow.ops.declare.form import FACTS, Form
 from undertow.ops.declare.node import node_class
 from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.scopes import computed_once
 
 Vjp = Callable[..., Any] | None
 
@@ -131,19 +131,19 @@ class Op:
         kind = inspect.Parameter.KEYWORD_ONLY if name in self.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Parameter(name, kind, default=self.defaults.get(name, inspect.Parameter.empty))
 
-    @cached_property
+    @computed_once
     def node_name(self) -> str:
         return self.node or camel_case(self.name) + "Backward0"
 
-    @cached_property
+    @computed_once
     def number_node_name(self) -> str:
         return self.number_node or self.node_name
 
-    @cached_property
+    @computed_once
     def bind(self) -> Binder:
         return Binder(self.name, self.ordered, self.defaults, self.keyword_only, self.params, self.number)
 
-    @cached_property
+    @computed_once
     def ufunc(self) -> str | None:
         """The ufunc that the operation is, which can write its result into given memory."""
         name = self.given_ufunc or formula.ufunc_of(self.forward)
@@ -167,7 +167,7 @@ class Op:
             f"{' and '.join(kept) or 'no tensor'} for the backward pass."
         )
 
-    @cached_property
+    @computed_once
     def by_position(self) -> Callable[..., Any]:
         """The function, taking all its arguments in their order; programs give some of them by name only."""
         if not self.keyword_only:

@@ -126,6 +126,9 @@ def linalg_householder_product(A: Array, tau: Array) -> Array:
     eye = Tensor(A._xp.eye(m, n, dtype=A.dtype), A._xp)
     vectors = tril(A, -1) + eye
     out = expand(eye, A.shape)
+    if not tau.shape[-1]:  # no reflection: a sum of nothing, whose derivatives by A and tau are zeros
+        v = slice_(vectors, -1, 0, 0)
+        return out - matmul(v * unsqueeze(tau, -2), slice_(adjoint(v), -1, 0, n))
     for k in reversed(range(tau.shape[-1])):
         v = slice_(vectors, -1, k, k + 1)
         scale = unsqueeze(slice_(tau, -1, k, k + 1), -1)

@@ -17,6 +17,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, DType
+from undertow.scopes import computed_once
 
 #: words of the Twister's state
 SIZE = 624
@@ -83,18 +84,18 @@ class Mersenne:
 
     # What draws is made when it is first asked: NumPy's generators take longer to load than a tenth of undertow.
 
-    @functools.cached_property
+    @computed_once
     def bits(self) -> Array:
         made = numpy_random().MT19937(0)
         self._seed(made)
         kernels.trust_twister(cpu, made.capsule)
         return made
 
-    @functools.cached_property
+    @computed_once
     def _numpy(self) -> Array:
         return numpy_random().Generator(self.bits)
 
-    @functools.cached_property
+    @computed_once
     def _capsule(self) -> Any:
         """What kernels draw from."""
         return self.bits.capsule
