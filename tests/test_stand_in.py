@@ -512,6 +512,16 @@ def test_names_are_in_the_modules_that_define_them_in_pytorch(tmp_path: Path) ->
     assert "does not have torch.optim.adamw.adamw" in lines[4]
 
 
+def test_files_of_undertows_own_are_no_modules_of_torch() -> None:
+    function = ut.nn.utils.skip_init
+    with ut.as_torch():
+        for name in ("torch.nn.utils.skip_init", "torch.optim.together", "torch.nn.layers"):
+            with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
+                importlib.import_module(name)
+        assert importlib.import_module("torch.nn.utils").skip_init is function
+    assert ut.nn.utils.skip_init is function  # and no module of that name
+
+
 def test_imported_names_are_pytorchs_and_are_found() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tqdm")

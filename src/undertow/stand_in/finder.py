@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
 from importlib.resources import files
 from types import ModuleType
@@ -83,6 +83,9 @@ class TorchFinder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if fullname in self.modules:
             return ModuleSpec(fullname, self, is_package=True, origin="undertow")
+        if fullname.startswith(f"{TORCH}.") and PathFinder.find_spec(fullname, path) is not None:
+            # a file that undertow alone has: it would be loaded once more, and take the place of what has its name
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return None
 
     def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterator[Distribution]:
