@@ -41,6 +41,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 MpiDefault=pmi2
 KillWait=2
+FirstJobId={first_job}
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cores}
 PartitionName=all Nodes=ALL Default=YES
 """
@@ -67,6 +68,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     (folder / "state").mkdir()
     (folder / "spool").mkdir()
     settings = {"host": socket.gethostname().split(".")[0], "ports": free_ports(2), "folder": folder}
+    # a job that is killed leaves shared memory behind, which MPICH names after the job's number: none comes twice
+    settings["first_job"] = time.time_ns() // 10**9 % 60_000_000 + 1
     (folder / "slurm.conf").write_text(CLUSTER.format(cores=os.cpu_count(), **settings))
     names = {name: value for name, value in os.environ.items() if name not in THREADS}
     found = {**names, "SLURM_CONF": str(folder / "slurm.conf"), "PYTHONPATH": str(Path(ut.__file__).parents[1])}
