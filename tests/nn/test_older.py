@@ -29,6 +29,8 @@ def test_weights_of_convolutions_change_their_order_in_memory(L: ModuleType) -> 
     assert utils.convert_conv2d_weight_memory_format(net, L.channels_last) is net
     assert net[0].weight.stride() == (50, 1, 10, 2)
     utils.convert_conv3d_weight_memory_format(net, L.channels_last_3d)
+    small = utils.convert_conv3d_weight_memory_format(L.nn.Conv3d(2, 3, 1), L.channels_last_3d)
+    assert small.weight.stride() == (2, 1, 2, 2, 2)  # also where either order would do
     assert net[2].weight.stride() == (24, 1, 12, 6, 3)
 
 

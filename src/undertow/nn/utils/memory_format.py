@@ -13,7 +13,7 @@ def _convert(module: Module, kinds: tuple[type[Module], ...], memory_format: Any
     for part in module.modules():
         if isinstance(part, kinds):
             with no_grad():
-                part.weight.data = part.weight.contiguous(memory_format=memory_format)
+                part.weight.data = part.weight.detach().clone(memory_format=memory_format)
     return module
 
 
