@@ -286,3 +286,58 @@ def test_no_gradient_is_read_backwards(L: Any, name: str) -> None:
     assert min(g.stride()) > 0
     (out * weights).sum().backward()
     assert len(seen) == 2
+
+
+# ---- formats that are asked for by name, whose strides are exact also along dimensions of size 1
+
+ASKED: dict[str, Any] = {
+    "to": lambda L, x, f: x.to(memory_format=f),
+    "to a dtype": lambda L, x, f: x.to(L.float64, memory_format=f),
+    "a copy": lambda L, x, f: x.to(L.float32, copy=True, memory_format=f),
+    "clone": lambda L, x, f: x.clone(memory_format=f),
+    "contiguous": lambda L, x, f: x.contiguous(memory_format=f),
+    "empty": lambda L, x, f: L.empty(x.shape, memory_format=f),
+    "empty_like": lambda L, x, f: L.empty_like(x, memory_format=f),
+    "full_like": lambda L, x, f: L.full_like(x, 2.0, memory_format=f),
+    "randn_like": lambda L, x, f: L.randn_like(x, memory_format=f),
+    "float": lambda L, x, f: x.float(memory_format=f),
+    "double": lambda L, x, f: x.double(memory_format=f),
+    "resize_": lambda L, x, f: x.clone().resize_(x.shape[::-1], memory_format=f),
+    "resize_as_": lambda L, x, f: L.zeros(x.shape[::-1]).resize_as_(x, memory_format=f),
+    "is_contiguous": lambda L, x, f: x.is_contiguous(memory_format=f),
+}
+FORMATS = ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format")
+SHAPES = ((2, 3, 4, 5), (3, 2, 1, 1), (3, 1, 4, 5), (1, 2, 1, 1), (1, 1, 1, 1), (3, 2, 1, 1, 1), (2, 1, 3, 1, 1),
+          (4, 2, 3), (0, 3, 1, 1), (0, 2, 3))  # fmt: skip
+MADE: dict[str, Any] = {
+    "by rows": lambda L, s: L.zeros(s),
+    "channels last": lambda L, s: L.empty(s, memory_format=L.channels_last).zero_() if len(s) == 4 else L.zeros(s),
+    "turned": lambda L, s: L.zeros(s[::-1]).permute(*range(len(s))[::-1]),
+    "with gaps": lambda L, s: L.zeros([2 * n for n in s])[tuple([slice(0, n) for n in s])],
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", ASKED)
+def test_formats_that_are_asked_for(torch: ModuleType, name: str, format: str) -> None:
+    def asked(L: Any, made: Any, shape: Any) -> Any:
+        try:
+            found = ASKED[name](L, made(L, shape), getattr(L, format))
+        except RuntimeError:
+            return "refused"
+        if 0 in shape:
+            return None  # but for what is refused
+        if isinstance(found, bool):
+            return found
+        keeps = format == "preserve_format"
+        return [None if keeps and found.shape[dim] == 1 else found.stride(dim) for dim in range(found.ndim)]
+
+    for shape, (lies, made) in itertools.product(SHAPES, MADE.items()):
+        assert asked(ut, made, shape) == asked(torch, made, shape), (shape, lies)
+
+
+def test_the_copy_into_a_format_is_recorded() -> None:
+    x = ut.randn(3, 2, 1, 1, requires_grad=True)
+    y = x.to(memory_format=ut.channels_last)
+    assert y.stride() == (2, 1, 2, 2) and y.grad_fn is not None
+    assert ut.equal(ut.autograd.grad((y * 2).sum(), x)[0], ut.full((3, 2, 1, 1), 2.0))

@@ -7,13 +7,13 @@ have a derivative, are operations: see ops/create/to_dtype_and_device.py.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
 from undertow.backend.copies import copied
 from undertow.backend.interface import Array
-from undertow.backend.memory_order import inverse, nesting, shown_strides
+from undertow.backend.memory_order import inverse, is_channels_last, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
 from undertow.compiled import twin
 from undertow.errors import warn_once
@@ -67,11 +67,43 @@ def as_memory_format(format: memory_format | None) -> memory_format:
 
 
 def is_laid_out(array: Array, format: memory_format | None) -> bool:
-    """Whether the array's elements lie in the order of the format."""
+    """Whether the array's elements lie in the order of the format, without gaps."""
     format = as_memory_format(format)
     if format.dims is None:
-        return format.order == "K" or bool(array.flags.c_contiguous)
+        return bool(array.flags.c_contiguous)
     return array.ndim == len(format.dims) and bool(array.transpose(format.dims).flags.c_contiguous)
+
+
+def format_of(array: Array) -> memory_format:
+    """The format that the array's strides are taken for. Where two would do, it is rows; gaps do not matter."""
+    if not is_channels_last(array):
+        return contiguous_format
+    return channels_last if array.ndim == 4 else channels_last_3d
+
+
+def has_strides_of(array: Array, format: memory_format) -> bool:
+    """Whether the strides are those of new memory of this format, also along dimensions of size 1."""
+    span, strides = array.itemsize, [0] * array.ndim
+    for dim in reversed(dims_of(format, array.ndim)):
+        strides[dim], span = span, span * max(array.shape[dim], 1)
+    return shown_strides(array) == tuple(strides)
+
+
+def dims_of(format: memory_format, ndim: int) -> tuple[int, ...]:
+    """The dimensions of a tensor of this format, from the outermost to the innermost."""
+    if format.dims is None:
+        return tuple(range(ndim))
+    if ndim != len(format.dims):
+        raise RuntimeError(
+            f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {ndim} dimensions"
+        )
+    return format.dims
+
+
+def in_format(memory: Array, shape: Sequence[int], format: memory_format) -> Array:
+    """Consecutive elements under a shape, the dimensions nested as the format has them."""
+    dims = dims_of(format, len(shape))
+    return memory.reshape([shape[dim] for dim in dims]).transpose(inverse(dims))
 
 
 def copy_laid_out(array: Array, format: memory_format | None) -> Array:
@@ -79,12 +111,8 @@ def copy_laid_out(array: Array, format: memory_format | None) -> Array:
     format = as_memory_format(format)
     if format.dims is None:
         return made_in_order(array, format.order, copied)
-    if array.ndim != len(format.dims):
-        raise RuntimeError(
-            f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {array.ndim} dimensions"
-        )
-    inverse = sorted(range(array.ndim), key=format.dims.__getitem__)
-    return copied(array.transpose(format.dims), "C").transpose(inverse)
+    dims = dims_of(format, array.ndim)
+    return copied(array.transpose(dims), "C").transpose(inverse(dims))
 
 
 def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> Array:

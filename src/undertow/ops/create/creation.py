@@ -23,6 +23,7 @@ from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite
 from undertow.ops.views.clone import clone
 from undertow.tensor import LEAF, Size, Tensor, current_edge, share_memory
+from undertow.tensor.facts import as_memory_format, in_format, preserve_format
 from undertow.tensor.torch_function import DisableTorchFunction
 
 if TYPE_CHECKING:
@@ -309,8 +310,13 @@ def empty(
     >>> ut.empty(2, 3).shape
     undertow.Size([2, 3])
     """
-    xp = namespace_of(device)
-    return leaf(xp.empty(as_shape("empty", shape, size), float_dtype(dtype, "empty")), xp, requires_grad)
+    xp, sizes = namespace_of(device), as_shape("empty", shape, size)
+    if memory_format is None:
+        return leaf(xp.empty(sizes, float_dtype(dtype, "empty")), xp, requires_grad)
+    if memory_format is preserve_format:
+        raise RuntimeError("empty(): there is nothing whose order memory_format=preserve_format could keep")
+    memory = xp.empty(math.prod(sizes), float_dtype(dtype, "empty"))
+    return leaf(in_format(memory, sizes, as_memory_format(memory_format)), xp, requires_grad)
 
 
 @composite(out=True)

@@ -24,9 +24,9 @@ from undertow.ops.declare import adapter, composite, nondifferentiable
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import add
-from undertow.ops.views.clone import contiguous
+from undertow.ops.views.clone import clone
 from undertow.tensor import Size, Tensor, share_memory
-from undertow.tensor.facts import as_memory_format, made_in_order
+from undertow.tensor.facts import as_memory_format, has_strides_of, made_in_order
 from undertow.tensor.tensor import requires_grad
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def made_like(
     dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
     format = as_memory_format(memory_format)
     made: Tensor = make(dtype, format.order)
-    if format.dims is not None:
-        made = contiguous(made, format)
+    if format.dims is not None and not has_strides_of(made._array, format):
+        made = clone(made, format)
     return leaf(made._array, made._xp, True) if requires_grad else made
 
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import Device, cpu, dtypes, namespace_of
 from undertow.backend.interface import DType, non_blocking
-from undertow.backend.memory_order import is_channels_last
 from undertow.ops.create.convert import convert
 from undertow.ops.create.typed_tensors import TensorType
-from undertow.ops.views.clone import clone, contiguous
+from undertow.ops.views.clone import clone
 from undertow.ops.views.splitting import unbind
 from undertow.scopes import call_with
 from undertow.tensor import Tensor
-from undertow.tensor.facts import contiguous_format, is_laid_out, type_name
+from undertow.tensor.facts import as_memory_format, format_of, has_strides_of, preserve_format, type_name
 
 if TYPE_CHECKING:
     from undertow.tensor.facts import memory_format
@@ -80,8 +79,12 @@ def in_order(tensor: Tensor, format: memory_format | None, source: Tensor) -> Te
 
     Where nothing was converted, all that does not lie with its channels last counts as contiguous, as in PyTorch.
     """
-    alike = format is contiguous_format and tensor is source and not is_channels_last(tensor._array)
-    return tensor if alike or is_laid_out(tensor._array, format) else contiguous(tensor, format)
+    format = as_memory_format(format)
+    if format is preserve_format:
+        return tensor
+    array = tensor._array
+    is_there = format_of(array) is format if tensor is source else has_strides_of(array, format)
+    return tensor if is_there else clone(tensor, format)
 
 
 def _caster(name: str, dtype: DType) -> Callable[..., Tensor]:

@@ -19,14 +19,7 @@ from undertow.ops.inplace.views import count_change
 from undertow.ops.views.as_strided import as_strided, geometry_of
 from undertow.ops.views.by_memory import by_memory
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of
-from undertow.tensor.facts import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    is_laid_out,
-    memory_format,
-    preserve_format,
-)
+from undertow.tensor.facts import contiguous_format, format_of, in_format, memory_format, preserve_format
 from undertow.tensor.memory import Storage, memory_of
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import is_view
@@ -150,7 +143,9 @@ def _resized(xp: Namespace, array: Array, size: tuple[int, ...], format: memory_
         larger = xp.zeros(count, array.dtype)
         larger[: memory.size] = memory
         memory = larger
-    return _in_format(memory[:count], size, contiguous_format if format is None else format)
+    if format is preserve_format:
+        raise RuntimeError("Unsupported memory format preserve_format: resize_ must be told in which order to read")
+    return in_format(memory[:count], size, contiguous_format if format is None else format)
 
 
 def _check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
@@ -164,26 +159,11 @@ def _check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
         )
 
 
-def _in_format(memory: Array, size: tuple[int, ...], format: memory_format) -> Array:
-    """Consecutive elements under the given sizes, the dimensions nested as the format has them."""
-    if format is preserve_format:
-        raise RuntimeError("Unsupported memory format preserve_format: resize_ must be told in which order to read")
-    if format.dims is None:
-        return memory.reshape(size)
-    if len(size) != len(format.dims):
-        raise RuntimeError(f"required rank {len(format.dims)} tensor to use {format.name} format, got {list(size)}")
-    nested = memory.reshape([size[d] for d in format.dims])
-    return nested.transpose(sorted(range(len(size)), key=format.dims.__getitem__))
-
-
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
     """`resize_` to the sizes of another tensor; with `preserve_format`, to its memory format, too."""
     if memory_format is preserve_format:
-        memory_format = next((f for f in CHANNELS_LAST if is_laid_out(the_template._array, f)), contiguous_format)
+        memory_format = format_of(the_template._array)
     return resize_(self, tuple(the_template.shape), memory_format=memory_format)
-
-
-CHANNELS_LAST = (channels_last, channels_last_3d)
 
 
 METHODS: dict[str, Any] = {"resize_": resize_, "resize_as_": resize_as_, "set_": set_}

@@ -11,7 +11,7 @@ from undertow.compiled import shortcut
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.tensor.facts import contiguous_format, copy_laid_out, is_laid_out, made_in_order
+from undertow.tensor.facts import contiguous_format, copy_laid_out, is_laid_out, made_in_order, preserve_format
 
 clone = primitive(
     "clone",
@@ -37,7 +37,13 @@ def contiguous(input: Array, memory_format: Any = contiguous_format) -> Array:
     (2, 1)
     """
     input = as_operand("contiguous", "input", input)
-    return input if is_laid_out(input._array, memory_format) else clone(input, memory_format)
+    if is_laid_out(input._array, memory_format):
+        return input
+    if memory_format is preserve_format:
+        raise RuntimeError(
+            "preserve memory format is unsupported by the contiguous operator: it keeps the order. Use clone()."
+        )
+    return clone(input, memory_format)
 
 
 _to_copy = primitive(
