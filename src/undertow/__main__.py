@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     watch.add_argument(
         "--passes", type=between(1, 10_000), default=3, help="how many backward passes the page shows (default 3)"
     )
+    watch.add_argument(
+        "--as-torch", action="store_true", help="the program is written for PyTorch: `import torch` finds undertow"
+    )
     watch.add_argument("program", type=python_file, metavar="PROGRAM", help="a Python file")
     watch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the program is given")
     return top
@@ -93,6 +96,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(describe(), end="")
         return 0
     if options.command == "watch":
+        if options.as_torch:
+            from undertow.stand_in.run import stand_in
+
+            stand_in()
         return run_watched(options.program, options.arguments, options.page, options.trace, options.passes)
     print(f"undertow {ut.__version__}\n")
     top.print_help()

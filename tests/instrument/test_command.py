@@ -72,6 +72,21 @@ def test_the_page_is_written_also_if_the_program_ends_early(program: Path, tmp_p
     assert (tmp_path / "watch.html").exists()
 
 
+def test_a_program_for_pytorch_is_watched(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    path.write_text("import torch\ntorch.ones(2, requires_grad=True).sin().sum().backward()\nprint(torch.__version__)")
+    done = run(tmp_path, "-m", "undertow", "watch", "--as-torch", str(path))
+    assert done.returncode == 0 and "undertow" in done.stdout, done.stderr
+    assert "1 backward pass, 3 nodes" in done.stderr and "SinBackward0" in (tmp_path / "watch.html").read_text()
+
+
+def test_a_program_that_runs_pytorch_is_told_how_it_is_watched(torch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    path.write_text("import torch\ntorch.ones(2, requires_grad=True).sum().backward()")
+    done = run(tmp_path, "-m", "undertow", "watch", str(path))
+    assert done.returncode == 0 and "--as-torch gives it undertow" in done.stderr
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     done = run(tmp_path, "-m", "undertow", "watch", "nothing.py")
     assert done.returncode == 2 and "expected a Python file, got 'nothing.py'" in done.stderr

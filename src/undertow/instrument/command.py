@@ -41,9 +41,15 @@ def run_watched(program: str, arguments: Sequence[str], page: str, trace: str, p
 
 
 def summary(watching: Watching, page: str, trace: str) -> str:
+    shown = len(watching.passes)
     nodes = sum(len(each.columns.get("title", ())) for each in watching.passes)
+    imported = getattr(sys.modules.get("torch"), "__version__", "undertow")  # where undertow is torch, it says so
+    if not watching.passes and "undertow" not in imported:
+        return (
+            "undertow watch: no backward passes, for the program imports PyTorch. --as-torch gives it undertow instead"
+        )
     left = f" (and {watching.left_out} more that are not shown)" if watching.left_out else ""
     return (
-        f"undertow watch: {len(watching.passes)} backward passes{left}, {nodes} nodes: open {page} in a browser, "
+        f"undertow watch: {shown} backward pass{'es' if shown != 1 else ''}{left}, {nodes} nodes: open {page} in a browser, "
         f"{trace} in Perfetto"
     )
