@@ -172,6 +172,8 @@ adam_updates = kernel("adam_updates")
 sgd_updates = kernel("sgd_updates")
 #: (x, diagonal, whether the upper one) -> a triangle of matrices of any real dtype
 triangle = kernel("triangle")
+#: rows of a small matrix, at most: LARGEST of csrc/kernels/small_matrices.c
+SMALL_MATRIX = 32
 #: (A, B, upper, unitriangular) -> X of A X = B, for stacks of small triangular matrices
 solve_triangles = kernel("solve_triangles")
 #: (A, B) -> X of A X = B, for stacks of small matrices that are not singular

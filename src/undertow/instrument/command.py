@@ -49,7 +49,5 @@ def summary(watching: Watching, page: str, trace: str) -> str:
             "undertow watch: no backward passes, for the program imports PyTorch. --as-torch gives it undertow instead"
         )
     left = f" (and {watching.left_out} more that are not shown)" if watching.left_out else ""
-    return (
-        f"undertow watch: {shown} backward pass{'es' if shown != 1 else ''}{left}, {nodes} nodes: open {page} in a browser, "
-        f"{trace} in Perfetto"
-    )
+    passes = f"{shown} backward pass{'es' if shown != 1 else ''}{left}"
+    return f"undertow watch: {passes}, {nodes} nodes: open {page} in a browser, {trace} in Perfetto"

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
-
-SMALL = 32  # rows that the kernels take
+from undertow.backend.kernels import SMALL_MATRIX
 
 
 def solve_triangles(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array | None:
@@ -29,7 +28,7 @@ def solve_triangles(xp: Namespace, A: Array, B: Array, upper: bool, unitriangula
 def _substitute(xp: Namespace, A: Array, X: Array, upper: bool, unitriangular: bool) -> bool:
     """Put the solution into the place of the right side; whether that could be done."""
     n = A.shape[-1]
-    if n <= SMALL:
+    if n <= SMALL_MATRIX:
         found = kernels.solve_triangles(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(X), upper, unitriangular)
         if found is None:
             return False
@@ -55,7 +54,7 @@ def cholesky(xp: Namespace, A: Array) -> Array | None:
 def _factorise(xp: Namespace, L: Array) -> bool:
     """Put the factor into the place of a lower triangle; whether there is one."""
     n = L.shape[-1]
-    if n <= SMALL:
+    if n <= SMALL_MATRIX:
         found = kernels.cholesky_small(xp, xp.ascontiguousarray(L))
         if found is None:
             return False
@@ -75,4 +74,4 @@ def _factorise(xp: Namespace, L: Array) -> bool:
 
 def _half(n: int) -> int:
     """About half, in whole blocks."""
-    return (n // SMALL + 1) // 2 * SMALL
+    return (n // SMALL_MATRIX + 1) // 2 * SMALL_MATRIX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
@@ -15,10 +16,13 @@ from undertow.tensor import Tensor
 
 
 def _lower_factor(xp: Namespace, input: Array) -> Array:
-    from undertow.ops.linalg import by_blocks  # loaded when first used
-
     check_matrices("linalg.cholesky", input)
-    found = by_blocks.cholesky(xp, input)
+    if input.shape[-1] <= kernels.SMALL_MATRIX:
+        found = kernels.cholesky_small(xp, xp.ascontiguousarray(input))
+    else:
+        from undertow.ops.linalg import by_blocks  # loaded when first used
+
+        found = by_blocks.cholesky(xp, input)
     if found is not None:
         return found
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
@@ -27,9 +28,12 @@ def _triangle(xp: Namespace, A: Array, upper: bool, unitriangular: bool) -> Arra
 
 
 def _triangular_solution(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
-    from undertow.ops.linalg import by_blocks  # loaded when first used
+    if A.shape[-1] <= kernels.SMALL_MATRIX and A.shape[:-1] == B.shape[:-1]:
+        found = kernels.solve_triangles(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(B), upper, unitriangular)
+    else:
+        from undertow.ops.linalg import by_blocks  # loaded when first used
 
-    found = by_blocks.solve_triangles(xp, A, B, upper, unitriangular)
+        found = by_blocks.solve_triangles(xp, A, B, upper, unitriangular)
     return _general_solution(xp, A, B, upper, unitriangular) if found is None else found
 
 
