@@ -103,6 +103,7 @@ typedef struct {
     double (*far_double)(double);
     int has_pole; /* where infinity of a finite number is a division by zero */
     float nanoseconds[2];
+    int left_to_avx512; /* which makes NumPy's loop much faster than ours, and a value does not depend on its place there */
 } Function;
 
 static const Function known[] = {{"exp", exp_values_float, exp_values_double, .nanoseconds = {0.5, 1.4}},
@@ -110,7 +111,8 @@ static const Function known[] = {{"exp", exp_values_float, exp_values_double, .n
                                  {"logistic", sigmoid_values_float, sigmoid_values_double, .nanoseconds = {0.7, 1.5}},
                                  {"cosh", cosh_values_float, cosh_values_double, .nanoseconds = {0.6, 1.3}},
                                  {"sinh", sinh_values_float, sinh_values_double, .nanoseconds = {0.7, 1.7}},
-                                 {"tanh", tanh_values_float, tanh_values_double, .nanoseconds = {0.8, 2.0}},
+                                 {"tanh", tanh_values_float, tanh_values_double, .nanoseconds = {0.8, 2.0},
+                                  .left_to_avx512 = 1},
                                  {"log", log_values_float, log_values_double, NULL, NULL, 1, {0.7, 1.5}},
                                  {"log2", log2_values_float, log2_values_double, NULL, NULL, 1, {0.7, 1.5}},
                                  {"log1p", log1p_values_float, log1p_values_double, NULL, NULL, 1, {0.9, 1.7}},
@@ -622,6 +624,19 @@ static const struct {
 };
 #define OF_TWO (int)(sizeof(of_two) / sizeof(of_two[0]))
 
+/* Whether the processor has what NumPy compiles its loops for. */
+static int
+has_avx512(void)
+{
+#ifdef __x86_64__
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+#else
+    return 0;
+#endif
+}
+
 /* Ours of that name: one of those known, or of functions of two numbers. */
 static PyObject *
 made(PyObject *numpy, const Function *function, const char *name)
@@ -632,6 +647,9 @@ made(PyObject *numpy, const Function *function, const char *name)
     PyObject *theirs = PyObject_GetAttrString(numpy, name), *ours = NULL;
     if (theirs == NULL || !PyObject_TypeCheck(theirs, &PyUFunc_Type)) {
         PyErr_Format(PyExc_TypeError, "numpy.%s is no ufunc", name);
+    }
+    else if (function != NULL && function->left_to_avx512 && has_avx512()) {
+        ours = Py_NewRef(theirs);
     }
     else if (function != NULL) {
         ours = replaced(theirs, name, loop_float, loop_double, (void *)function, PyUFunc_None);
