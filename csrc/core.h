@@ -191,7 +191,7 @@ extern PyTypeObject Sizes_Type;
 
 /* ---- formula/blocks.c */
 
-extern PyTypeObject Program_Type;
+extern PyTypeObject Program_Type, Programs_Type;
 
 /* ---- small things */
 

@@ -291,10 +291,10 @@ PyInit__core(void)
         PyModule_AddType(module, &Operation_Type) < 0 || PyModule_AddType(module, &InPlace_Type) < 0 ||
         PyModule_AddType(module, &Shortcut_Type) < 0 || PyModule_AddType(module, &Gate_Type) < 0 ||
         PyModule_AddType(module, &Pull_Type) < 0 || PyModule_AddType(module, &Twin_Type) < 0 ||
-        PyModule_AddType(module, &Program_Type) < 0 || PyModule_AddType(module, &Variadic_Type) < 0 ||
+        PyModule_AddType(module, &Program_Type) < 0 || PyModule_AddType(module, &Programs_Type) < 0 ||
+        PyModule_AddType(module, &Variadic_Type) < 0 || PyModule_AddType(module, &Arrival_Type) < 0 ||
         PyModule_AddType(module, &Scope_Type) < 0 || PyModule_AddType(module, &Held_Type) < 0 ||
         PyModule_AddType(module, &Sizes_Type) < 0 || PyModule_AddType(module, &Rows_Type) < 0 ||
-        PyModule_AddType(module, &Arrival_Type) < 0 ||
         PyModule_AddStringConstant(module, "PLAN_VERSION", PLAN_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;

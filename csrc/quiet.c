@@ -208,7 +208,7 @@ quiet_call(PyObject *function, PyObject *const *arguments, size_t flagged, PyObj
         }
         return result;
     }
-    if (PyCFunction_CheckExact(function) || Py_IS_TYPE(function, &Twin_Type) || Py_IS_TYPE(function, &Program_Type) ||
+    if (PyCFunction_CheckExact(function) || Py_IS_TYPE(function, &Twin_Type) || Py_IS_TYPE(function, &Programs_Type) ||
         is_quiet()) {
         return PyObject_Vectorcall(function, arguments, flagged, names);
     }

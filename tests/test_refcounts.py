@@ -29,6 +29,14 @@ def test_in_variable_of_caller() -> None:
     del others
 
 
+def test_in_list() -> None:
+    values = [object(), object()]
+    others = [values[1]]
+    alone, shared = [getrefcount(value) for value in values]
+    assert alone <= refcounts.IN_LIST < shared
+    del others
+
+
 def test_in_attribute_of_argument() -> None:
     holder = SimpleNamespace(value=object())
 

@@ -38,6 +38,11 @@ def _in_attribute_of_argument() -> int:
     return look(holder.value, 0)
 
 
+def _in_list() -> int:
+    (count,) = [getrefcount(value) for value in [object()]]
+    return count
+
+
 def _in_list_and_variable() -> int:
     def second(value: Any, count: int) -> int:
         return count
@@ -55,5 +60,7 @@ IN_VARIABLE = _in_variable()
 IN_VARIABLE_OF_CALLER = _in_variable_of_caller()
 #: of an argument that was given as `holder.attribute`
 IN_ATTRIBUTE_OF_ARGUMENT = _in_attribute_of_argument()
+#: of a list's item, asked by a comprehension that goes through the list
+IN_LIST = _in_list()
 #: of a list's item, asked among the arguments of a call, after another; a variable further out holds it, too
 IN_LIST_AND_VARIABLE = _in_list_and_variable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import permutations
@@ -15,7 +16,7 @@ from tests.ops.systems import Case, all_cases
 from tests.rows import rows
 from undertow import ops
 from undertow.backend import blocks, cpu
-from undertow.backend.blocks import InBlocks
+from undertow.backend.blocks import in_blocks
 from undertow.compiled import core
 from undertow.ops.declare.rules import ELEMENTWISE
 
@@ -41,7 +42,7 @@ def slope(xp: Any, g: Any, x: Any) -> Any:
 
 
 def check(function: Callable[..., Any], *arguments: Any) -> None:
-    found, expected = InBlocks(function)(*arguments), function(cpu, *arguments)
+    found, expected = in_blocks(function)(*arguments), function(cpu, *arguments)
     assert found is not NotImplemented
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
@@ -98,7 +99,7 @@ def test_rows_of_several_blocks(shape: tuple[int, ...]) -> None:
 def test_results_lie_as_their_operands(order: tuple[int, ...]) -> None:
     a = normal(1, 20, 30, 40).transpose(order)
     for b in (a, a[:, :1], a[:1, :, :1], a[..., :1], np.float32(2) * a[:, :, :1]):
-        found = InBlocks(lambda xp, a, b: a + b)(a, b)
+        found = in_blocks(lambda xp, a, b: a + b)(a, b)
         program_free = np.add(a, b)
         np.testing.assert_array_equal(found, program_free)
         assert found.strides == program_free.strides
@@ -116,17 +117,17 @@ def test_operands_of_several_dtypes() -> None:
 
 
 def test_shapes_that_do_not_fit_are_left_to_numpy() -> None:
-    assert InBlocks(slope)(normal(1, 400, 100), normal(2, 100, 400)) is NotImplemented
+    assert in_blocks(slope)(normal(1, 400, 100), normal(2, 100, 400)) is NotImplemented
     with pytest.raises(RuntimeError, match="must match"):
         ut.ones(400, 100) * ut.ones(100, 400)
-    assert InBlocks(slope)(np.zeros((0, 3), "f"), np.zeros((0, 3), "f")) is NotImplemented
+    assert in_blocks(slope)(np.zeros((0, 3), "f"), np.zeros((0, 3), "f")) is NotImplemented
 
 
 def test_unusual_memory_is_left_to_numpy() -> None:
     swapped = normal(1, 50_000).astype(">f4")
-    assert InBlocks(lambda xp, x: x + x * x)(swapped) is NotImplemented
+    assert in_blocks(lambda xp, x: x + x * x)(swapped) is NotImplemented
     unaligned = np.zeros(200_001, "u1")[1:].view("f4")
-    assert InBlocks(lambda xp, x: x + x * x)(unaligned) is NotImplemented
+    assert in_blocks(lambda xp, x: x + x * x)(unaligned) is NotImplemented
 
 
 # ---- functions
@@ -146,12 +147,12 @@ def test_unusual_memory_is_left_to_numpy() -> None:
     ],
 )
 def test_what_is_not_elementwise_is_called(function: Any) -> None:
-    assert InBlocks(function)(normal(1, 50_000)) is NotImplemented
+    assert in_blocks(function)(normal(1, 50_000)) is NotImplemented
 
 
 def test_a_value_that_is_returned_as_it_came_stays_itself() -> None:
     x, y = normal(1, 50_000), normal(2, 50_000)
-    assert InBlocks(lambda xp, x, y: y)(x, y) is y
+    assert in_blocks(lambda xp, x, y: y)(x, y) is y
 
 
 def test_programs_are_kept_by_dtypes_and_numbers() -> None:
@@ -161,13 +162,44 @@ def test_programs_are_kept_by_dtypes_and_numbers() -> None:
         calls.append(factor)
         return x * factor + x if factor != 1 else x + x
 
-    function, x = InBlocks(scaled), normal(1, 40_000)
+    function, x = in_blocks(scaled), normal(1, 40_000)
     for factor in (2.0, 1, 2.0, 1, 1.0, True):
         np.testing.assert_array_equal(function(x, factor), scaled(cpu, x, factor))
     assert len(calls) == 6 + 4  # True, 1 and 1.0 are equal, but not of one type
-    for factor in range(3 * blocks.MOST_PROGRAMS):
+    for factor in range(300):
         function(x, factor)
-    assert len(function.programs) <= blocks.MOST_PROGRAMS
+    assert len(function) == 64  # the others are forgotten
+    np.testing.assert_array_equal(function(x, 0), x)
+
+
+@pytest.mark.parametrize("numbers", [(0.0, -0.0), (-0.0, 0.0), (0j, -0j, 0.0), ((0.0, 1), (-0.0, 1), (-0.0, True))])
+def test_a_program_is_not_used_for_numbers_that_are_only_equal(numbers: tuple[Any, ...]) -> None:
+    seen = []
+
+    def noted(xp: Any, x: Any, number: Any) -> Any:
+        seen.append(number)
+        return x + x
+
+    function, x = in_blocks(noted), normal(1, 40_000)
+    for number in numbers * 2:
+        function(x, number)
+    assert list(map(repr, seen)) == list(map(repr, numbers))
+
+
+def test_the_sign_of_a_zero_is_kept_in_large_arrays() -> None:
+    x = ut.ones(200_000, requires_grad=True)
+    for zero in (0.0, -0.0, 0.0):
+        assert math.copysign(1, (x * zero)[0].item()) == math.copysign(1, zero)
+        assert ut.copysign(x, zero)[0].item() == math.copysign(1, zero)
+        (slope,) = ut.autograd.grad(ut.copysign(x, zero).sum(), x)
+        assert slope[0].item() == math.copysign(1, zero)
+
+
+def test_what_cannot_be_told_apart_is_not_kept() -> None:
+    function, x = in_blocks(lambda xp, x, other: x + x), normal(1, 40_000)
+    assert function(x, object()) is NotImplemented
+    assert function(x, [1.0]) is NotImplemented
+    assert len(function) == 0
 
 
 def test_many_intermediate_results() -> None:
@@ -182,7 +214,7 @@ def test_many_intermediate_results() -> None:
 
 
 def test_numbers_do_not_depend_on_threads() -> None:
-    function, x, y = InBlocks(slope), normal(1, 700, 701), normal(2, 701)
+    function, x, y = in_blocks(slope), normal(1, 700, 701), normal(2, 701)
     core.set_threads(1)
     expected = function(x, y).tobytes()
     for number in (2, 3, 7):
@@ -199,7 +231,7 @@ def test_infinite_results_are_those_of_the_functions() -> None:
 
     x = np.ones(100_000, "f")
     x[77_777] = 0
-    function = InBlocks(risky)
+    function = in_blocks(risky)
     found = function(x)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(found, risky(cpu, x))
@@ -315,18 +347,20 @@ def test_sums_of_large_gradients() -> None:
 
 
 def test_what_counts_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[int, ...]] = []
-    original = InBlocks.__call__
+    made: list[tuple[int, ...]] = []
+    original = blocks.Trace.program
 
-    def watched(self: InBlocks, *arguments: Any) -> Any:
-        called.append(tuple([a.size for a in arguments if isinstance(a, np.ndarray)]))
-        return original(self, *arguments)
+    def program(trace: Any, result: Any) -> Any:
+        made.append(tuple([d.num for d in trace.inputs]))
+        return original(trace, result)
 
-    monkeypatch.setattr(InBlocks, "__call__", watched)
-    ut.ones(128, 100) * ut.ones(100)
-    ut.ones(180) * ut.ones(180)
-    ut.ones(180, 180) * 2.0
-    assert not called
-    assert (ut.ones(1000, 1) * ut.ones(1000)).shape == (1000, 1000)
-    assert (ut.ones(40_000) * 2.0).shape == (40_000,)
-    assert called == [(1000, 1000), (40_000,)]
+    monkeypatch.setattr(blocks.Trace, "program", program)
+    ones, number = (1,) * 7, np.dtype("f").num  # no other test multiplies arrays of nine dimensions
+    ut.ones(*ones, 128, 100) * ut.ones(*ones, 1, 100)
+    ut.ones(*ones, 18, 10) * ut.ones(*ones, 18, 10)
+    ut.ones(*ones, 180, 180) * 2.123
+    assert not made
+    assert (ut.ones(*ones, 1000, 1) * ut.ones(*ones, 1, 1000)).shape == (*ones, 1000, 1000)
+    assert made == [(number, number)]
+    ut.ones(*ones, 40, 1000) * 2.123
+    assert made == [(number, number), (number,)]

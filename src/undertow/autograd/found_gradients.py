@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
-from undertow.backend import namespace_of_array
+from undertow.backend import cpu, namespace_of_array
 from undertow.backend.interface import Array
 from undertow.backend.sparse.coo import AnySparse
-from undertow.refcounts import IN_VARIABLE
+from undertow.refcounts import IN_LIST, IN_VARIABLE
 from undertow.tensor import Tensor, share_memory
 from undertow.tensor.memory import owner
 
 
 def as_tensors(found: list[Array | Tensor | None], given: Sequence[Tensor]) -> list[Tensor | None]:
     """`found`, which nobody else holds, in the same order; `given` are the gradients that the pass began with."""
-    if all(value is None or isinstance(value, Tensor) for value in found):
+    if all([value is None or isinstance(value, Tensor) for value in found]):
         return found  # the pass was recorded
+    if all([type(value) is cpu.ndarray and value.base is None and getrefcount(value) == IN_LIST for value in found]):
+        return [Tensor(value, cpu) for value in found]  # each has memory of its own, that nothing else knows of
     times = Counter([id(value) for value in found])
     elsewhere = [getrefcount(value) - times[id(value)] > IN_VARIABLE for value in found]
     in_memory = {id(owner(seed._xp, seed._array)): seed for seed in given}

@@ -1,9 +1,9 @@
 """Formulas over large arrays, as programs that the compiled core evaluates in blocks (csrc/formula/blocks.c).
 
-A forward or rule of an elementwise operation is called once with `Traced` values in the place of arrays, and with a
-namespace whose functions note what they are asked for: the list of array functions that comes of it is the program
-(traces.py). It is kept for the dtypes and numbers that it was made for. A function that does something else (looks at
-elements, ...) has no program, and is called as before.
+A forward or rule of an elementwise operation is called once with `Traced` values in the place of arrays, and
+with a namespace whose functions note what they are asked for: the list of array functions that comes of it is
+the program (traces.py). It is kept for the kind of arguments that it was made for (csrc/formula/programs.c). A
+function that does something else (looks at elements, ...) has no program, and is called as before.
 
 A function that is declared to map and reduce, such as a loss, may also ask for the shape of its arguments, and may add
 all elements up in the end: `xp.add.reduce(values, axis=None)`.
@@ -11,9 +11,8 @@ all elements up in the end: `xp.add.reduce(values, axis=None)`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,18 +21,13 @@ from undertow.backend import traces
 from undertow.backend.cpu import cpu
 from undertow.backend.interface import ArrayNamespace
 from undertow.backend.traces import Total, Trace, Traced, TracedUfunc
+from undertow.compiled import core
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Array
 
-#: how many programs a function may have, for different dtypes and numbers
-MOST_PROGRAMS = 64
-
 #: elements from which on a single quick function is worth a program
 MANY = 1 << 17
-
-#: rows that are shorter cost ufuncs more than their elements do, if an operand is broadcast to them
-SHORT_ROW = 64
 
 QUICK = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
 
@@ -57,74 +51,44 @@ def tracing() -> TracingNamespace:
     return TracingNamespace()
 
 
-def _is_worth_it(inputs: Sequence[Any], least: int) -> bool:
-    """Whether quick functions of small arrays that are broadcast to a large one should have a program."""
-    shape = np.broadcast(*inputs).shape
-    return math.prod(shape) >= least or (0 < shape[-1] < SHORT_ROW and any([a.shape != shape for a in inputs]))
-
-
-class InBlocks:
+def in_blocks(function: Callable[..., Any], reduces: bool = False, is_rule: bool = False) -> Any:
     """A forward or rule on large arrays: calling it with its arguments gives the result, or NotImplemented.
 
     reduces  it maps and reduces: its arrays are of one shape, but for the gradient, the first argument of a rule
     is_rule  whether it is a rule
     """
+    return core.Programs(partial(_prepared, function, reduces, is_rule), reduces)
 
-    def __init__(self, function: Callable[..., Any], reduces: bool = False, is_rule: bool = False) -> None:
-        self.function, self.reduces, self.is_rule = function, reduces, is_rule
-        #: by what is known of the arguments: the program and the places of its inputs, or None
-        self.programs: dict[Any, Any] = {}
 
-    def __call__(self, *arguments: Any) -> Any:
-        key: Any = tuple(
-            [(a.dtype, a.ndim, a.flags.c_contiguous) if type(a) is np.ndarray else (type(a), a) for a in arguments]
-        )
-        if self.reduces:
-            key += tuple([a.shape for a in arguments if type(a) is np.ndarray])
-        try:
-            found = self.programs[key]
-        except KeyError:
-            found = self._prepare(key, arguments)
-        except TypeError:
-            return NotImplemented  # an argument that cannot be a key
-        if found is None:
-            return NotImplemented
-        program, places, least = found
-        inputs = [arguments[k] for k in places]
-        if least and max([a.size for a in inputs]) < least and not _is_worth_it(inputs, least):
-            return NotImplemented
-        return inputs[0] if program is None else program(*inputs)
+def _prepared(function: Callable[..., Any], reduces: bool, is_rule: bool, *arguments: Any) -> Any:
+    """For arguments of a new kind: the program, the places of its inputs, and from how many elements on it pays.
 
-    def _prepare(self, key: Any, arguments: Sequence[Any]) -> Any:
-        if len(self.programs) >= MOST_PROGRAMS:
-            self.programs.clear()
-        try:
-            self.programs[key] = self._trace(arguments)
-        except Exception:  # whatever is wrong, the function itself says it
-            self.programs[key] = None
-        return self.programs[key]
-
-    def _trace(self, arguments: Sequence[Any]) -> Any:
-        places = [k for k, a in enumerate(arguments) if type(a) is np.ndarray]
-        arrays = [arguments[k] for k in places]
-        trace = Trace([a.dtype for a in arrays], self._shape_of(arrays) if self.reduces else None)
+    None is for a kind without a program; a program that is None stands for its only input.
+    """
+    places = tuple([k for k, a in enumerate(arguments) if type(a) is np.ndarray])
+    arrays = [arguments[k] for k in places]
+    try:
+        trace = Trace([a.dtype for a in arrays], _shape_of(arrays, is_rule) if reduces else None)
         values = list(arguments)
         for number, k in enumerate(places):
             values[k] = trace.input(number, arguments[k])
-        result = self.function(tracing(), *values)
+        result = function(tracing(), *values)
         if not isinstance(result, Traced | Total) or result.place[0] == "constant":
             return None
         if result.place[0] == "input":  # the array that was given, or one that is equal to it
             place = places[result.place[1]]
-            return (None, [place], 0) if result is values[place] else None
+            return (None, (place,), 0) if result is values[place] else None
         is_one = len(trace.steps) == 1 and isinstance(result, Traced)
         quick = is_one and getattr(trace.steps[0][0], "__name__", "") in QUICK
         return trace.program(result), places, MANY if quick else 0
+    except Exception:  # whatever is wrong, the function itself says it
+        return None
 
-    def _shape_of(self, arrays: Sequence[Array]) -> tuple[int, ...]:
-        """The one shape of the arguments. The gradient of a sum is a single number."""
-        shape: tuple[int, ...]
-        leading, (shape, *others) = arrays[: self.is_rule], [a.shape for a in arrays[self.is_rule :]]
-        if any([s != shape for s in others]) or any([a.ndim and a.shape != shape for a in leading]):
-            raise traces.UntraceableError("the arguments are broadcast")
-        return shape
+
+def _shape_of(arrays: Sequence[Array], is_rule: bool) -> tuple[int, ...]:
+    """The one shape of the arguments. The gradient of a sum is a single number."""
+    shape: tuple[int, ...]
+    leading, (shape, *others) = arrays[:is_rule], [a.shape for a in arrays[is_rule:]]
+    if any([s != shape for s in others]) or any([a.ndim and a.shape != shape for a in leading]):
+        raise traces.UntraceableError("the arguments are broadcast")
+    return shape
