@@ -12,7 +12,7 @@ import pytest
 import undertow as ut
 from undertow import ops
 from undertow.backend import cpu
-from undertow.backend.blocks import InBlocks
+from undertow.backend.blocks import in_blocks
 from undertow.compiled import core
 from undertow.nn import functional as F
 
@@ -55,17 +55,17 @@ def mean_of_squares(xp: Any, x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("size", [1, 31, 2048, 2049, 32_769, 100_001])
 def test_sums_are_those_of_the_array(size: int, dtype: str) -> None:
     x, y = uniform(1, size, dtype=dtype), uniform(2, size, dtype=dtype)
-    found = InBlocks(squares, reduces=True)(x, y)
+    found = in_blocks(squares, reduces=True)(x, y)
     expected = (x.astype("d") - y) ** 2
     assert found.dtype == x.dtype and found.shape == ()
     np.testing.assert_allclose(found, expected.sum(), rtol=1e-6 if dtype == "f" else 1e-14)
-    np.testing.assert_allclose(InBlocks(mean_of_squares, reduces=True)(x, y), expected.mean(), rtol=2e-6)
+    np.testing.assert_allclose(in_blocks(mean_of_squares, reduces=True)(x, y), expected.mean(), rtol=2e-6)
     if size > 2048:  # the same numbers in the same order as a sum of what is in memory
         assert found == ut.tensor((x - y) * (x - y)).sum().numpy()
 
 
 def test_sums_do_not_depend_on_threads() -> None:
-    function, x, y = InBlocks(squares, reduces=True), uniform(1, 700_001), uniform(2, 700_001)
+    function, x, y = in_blocks(squares, reduces=True), uniform(1, 700_001), uniform(2, 700_001)
     core.set_threads(1)
     expected = function(x, y)
     for number in (2, 3, 7):
@@ -76,7 +76,7 @@ def test_sums_do_not_depend_on_threads() -> None:
 @pytest.mark.parametrize("turn", [lambda x: x, lambda x: x.T, lambda x: x[::-1], lambda x: x[:, ::2]])
 def test_layouts(turn: Any) -> None:
     x, y = turn(uniform(1)), turn(uniform(2))
-    np.testing.assert_allclose(InBlocks(squares, reduces=True)(x, y), squares(cpu, x, y), rtol=1e-5)
+    np.testing.assert_allclose(in_blocks(squares, reduces=True)(x, y), squares(cpu, x, y), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_layouts(turn: Any) -> None:
 )
 def test_what_is_something_else_is_called(function: Any, shapes: Any) -> None:
     arrays = [uniform(k, *shape) if shape else np.array(k + 1, "f") for k, shape in enumerate(shapes)]
-    assert InBlocks(function, reduces=True)(*arrays) is NotImplemented
+    assert in_blocks(function, reduces=True)(*arrays) is NotImplemented
 
 
 def test_what_is_assumed() -> None:
@@ -103,7 +103,7 @@ def test_what_is_assumed() -> None:
             raise ValueError("negative")
         return xp.sqrt(x) + 1
 
-    function, x = InBlocks(root), uniform(1, 100_000)
+    function, x = in_blocks(root), uniform(1, 100_000)
     np.testing.assert_array_equal(function(x), root(cpu, x))
     x[77_777] = -1
     with warnings.catch_warnings():
@@ -116,7 +116,7 @@ def test_what_is_assumed() -> None:
 def test_overflows_are_infinite() -> None:
     x = np.full(50_000, 3e37, "f")
     with np.errstate(over="raise"):
-        assert InBlocks(lambda xp, x: xp.add.reduce(x * 2, axis=None), reduces=True)(x) == np.inf
+        assert in_blocks(lambda xp, x: xp.add.reduce(x * 2, axis=None), reduces=True)(x) == np.inf
 
 
 @pytest.mark.parametrize("extra", [((), "x"), ((7,), None), ((0,), None), ((), 1.0), (("a",), None)])
@@ -160,8 +160,8 @@ def test_losses_have_programs(loss: str) -> None:
     name = {"binary_cross_entropy": "_bce_of_probabilities", "binary_cross_entropy_with_logits": "_bce_of_logits"}
     op = ops.REGISTRY[name.get(loss, loss)]
     x, y, parameters = uniform(1), uniform(2), ["mean", *LOSSES[loss].values()]
-    assert InBlocks(op.forward, reduces=True)(x, y, *parameters).shape == ()
-    rule = InBlocks(op.vjp["input"], reduces=True, is_rule=True)
+    assert in_blocks(op.forward, reduces=True)(x, y, *parameters).shape == ()
+    rule = in_blocks(op.vjp["input"], reduces=True, is_rule=True)
     for g in (np.array(2, "f"), x):
         assert rule(g, x, y, *parameters).shape == SHAPE
 
