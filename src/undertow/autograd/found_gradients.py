@@ -24,8 +24,9 @@ def as_tensors(found: list[Array | Tensor | None], given: Sequence[Tensor]) -> l
     """`found`, which nobody else holds, in the same order; `given` are the gradients that the pass began with."""
     if all([value is None or isinstance(value, Tensor) for value in found]):
         return found  # the pass was recorded
-    if all([type(value) is cpu.ndarray and value.base is None and getrefcount(value) == IN_LIST for value in found]):
-        return [Tensor(value, cpu) for value in found]  # each has memory of its own, that nothing else knows of
+    arrays: list[Any] = found
+    if all([type(a) is cpu.ndarray and a.base is None and getrefcount(a) == IN_LIST for a in arrays]):
+        return [Tensor(a, cpu) for a in arrays]  # each has memory of its own, that nothing else knows of
     times = Counter([id(value) for value in found])
     elsewhere = [getrefcount(value) - times[id(value)] > IN_VARIABLE for value in found]
     in_memory = {id(owner(seed._xp, seed._array)): seed for seed in given}

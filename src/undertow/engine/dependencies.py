@@ -25,10 +25,11 @@ def min_topological_nr(
     Sequence numbers grow along every path from a leaf, so they are topological numbers (the second is then None): they
     are drawn from one counter for all threads. Where a program has set one, longest paths are measured instead.
     """
-    wanted = [edge[0] for edge in captures] + list(targets)
+    wanted = [edge[0] for edge in captures]
+    wanted += targets
     if sequence_order.trusted:
-        lowest = min([node.sequence_nr for node in wanted])
-        return 0 if lowest == LAST or any([node.sequence_nr == LAST for node in wanted]) else lowest, None
+        drawn = [node.sequence_nr for node in wanted]
+        return 0 if LAST in drawn else min(drawn), None
     numbers = topological_numbers(root)
     return min([numbers.get(node, 0) for node in wanted]), numbers
 
