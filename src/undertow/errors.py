@@ -209,5 +209,9 @@ def warn_once(key: str, message: str, category: type[Warning] = UserWarning, sta
         warnings.warn(message, category, stacklevel=stacklevel + 1)
 
 
+def warn_of_volatile() -> None:
+    warnings.warn("volatile was removed and now has no effect: use no_grad()", stacklevel=3)
+
+
 class LinAlgError(UndertowError, RuntimeError):
     """A matrix does not have the inverse or the factorisation asked for."""

@@ -83,7 +83,7 @@ AUTOGRAD: dict[str, Any] = {
     "requires_grad_": tensor_attributes.requires_grad_,
     "retain_grad": tensor_attributes.retain_grad,
     "retains_grad": property(tensor_attributes.get_retains_grad),
-    "volatile": property(tensor_attributes.get_volatile),
+    "volatile": property(tensor_attributes.get_volatile, tensor_attributes.set_volatile),
 }
 
 

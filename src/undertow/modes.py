@@ -527,6 +527,10 @@ class force_original_view_tracking(_FieldSwitch):
     field = "replay_views"
 
 
+#: by the name under which libraries ask for it
+_force_original_view_tracking = force_original_view_tracking
+
+
 def is_view_replay_enabled() -> bool:
     """Whether views of changed memory are replayed; see `force_original_view_tracking`.
 

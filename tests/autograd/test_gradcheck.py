@@ -327,6 +327,13 @@ def test_outputs_that_change_shape_or_dtype() -> None:
                 gradcheck(func, x, fast_mode=fast_mode)
 
 
+@both_modes
+def test_outputs_that_have_another_shape_wherever_an_input_is_moved(fast_mode: bool) -> None:
+    x = Tensor(np.ones(2), cpu, LEAF)
+    with pytest.raises(AssertionError, match="return outputs with the same shape when inputs are perturbed"):
+        gradcheck(lambda x: x if x._array[1] == 1 else ops.sum(x), x, fast_mode=fast_mode)
+
+
 # ---- arguments
 
 

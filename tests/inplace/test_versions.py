@@ -147,6 +147,17 @@ def test_versions_can_be_preserved_and_set() -> None:
         ut.autograd.graph.unsafe_set_version_counter((x,), (-1,))
 
 
+def test_by_the_names_under_which_libraries_ask_for_them(L: Any) -> None:
+    x = L.ones(2)
+    with L.autograd._unsafe_preserve_version_counter(x):
+        x.add_(1)
+    assert x._version == 0
+    was = L.autograd.is_view_replay_enabled()
+    with L.autograd._force_original_view_tracking(not was):
+        assert L.autograd.is_view_replay_enabled() is not was
+    assert L.autograd.is_view_replay_enabled() is was
+
+
 def test_a_history_written_while_the_version_was_preserved_is_found_by_the_views() -> None:
     base, w = ut.zeros(3), ut.full((3,), 2.0, requires_grad=True)
     view = base[:2]

@@ -263,6 +263,10 @@ def test_some_attributes_cannot_be_assigned(L: ModuleType, name: str) -> None:
 def test_volatile_is_gone(L: ModuleType) -> None:
     with pytest.warns(UserWarning, match="volatile"):
         assert leaf(L).volatile is False
+    with pytest.warns(UserWarning, match="volatile was removed and now has no effect") as found:
+        leaf(L).volatile = True
+        L.autograd.Variable(leaf(L), volatile=True)
+    assert [warning.filename for warning in found] == [__file__] * 2
 
 
 # ---- detach and data

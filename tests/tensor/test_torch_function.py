@@ -119,6 +119,38 @@ tripled = kinded * 3
 print(type(tripled).__name__, tripled.kind)
 tripled.as_subclass(torch.Tensor).sum().backward()
 print(leaf.grad.tolist())
+
+class Passes(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func in (torch.autograd.grad, torch.autograd.backward):
+            print(func.__name__, [len(arg) for arg in args], sorted(kwargs))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+class Asked:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func.__name__, args[0][0].__class__.__name__
+
+class Labelled(torch.Tensor):
+    pass
+
+for kind in (Passes, Labelled):
+    leaf = torch.ones(2).as_subclass(kind).requires_grad_()
+    loss = (leaf * leaf).sum()
+    found = torch.autograd.grad(loss, {"leaf": leaf}, create_graph=True)
+    torch.autograd.backward([loss], inputs=leaf, retain_graph=True)
+    print(type(found["leaf"]).__name__, type(torch.autograd.grad(loss, leaf)[0]).__name__, leaf.grad.tolist())
+print(torch.autograd.grad(Asked(), leaf), torch.autograd.backward(Asked()))
+
+class Refusing(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func.__name__ if func is torch.autograd.grad else func(*args, **(kwargs or {}))
+
+leaf = torch.ones(1, requires_grad=True)
+with Refusing():
+    refused = torch.autograd.grad(leaf * 2, leaf)
+print(refused)
 """
 
 

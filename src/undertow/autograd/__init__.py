@@ -15,6 +15,7 @@ from undertow.autograd.gradcheck import GradcheckError as GradcheckError
 from undertow.autograd.gradcheck import gradcheck as gradcheck
 from undertow.autograd.gradcheck import gradgradcheck as gradgradcheck
 from undertow.lazy_names import loaded_when_used as _loaded_when_used
+from undertow.modes import _force_original_view_tracking as _force_original_view_tracking
 from undertow.modes import enable_grad as enable_grad
 from undertow.modes import enforce_grad_layout_policy as enforce_grad_layout_policy
 from undertow.modes import force_original_view_tracking as force_original_view_tracking
@@ -41,6 +42,7 @@ else:
             "undertow.autograd.function": "Function",
             "undertow.autograd.variable": "Variable",
             "undertow.autograd.imperative_engine": "_is_checkpoint_valid",
+            "undertow.autograd.version_counters": "_unsafe_preserve_version_counter",
         },
     )
 

@@ -25,6 +25,9 @@ from undertow.graph.node import Node, OutputEdge, space_of
 from undertow.modes import current, enable_grad
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Size, Tensor
+from undertow.tensor.subclasses import class_of
+from undertow.tensor.tensor import SUBCLASSES
+from undertow.tensor.torch_function import FUNCTIONS_ASK, NOBODY, answer, converted, own_function
 
 if TYPE_CHECKING:
     from undertow.autograd.vmap.level import VmapLevel
@@ -60,6 +63,12 @@ def backward(
         grad_tensors = grad_variables
     if inputs is not None and _length(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if FUNCTIONS_ASK:
+        named = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph,
+                 "inputs": None if inputs is None else _items(inputs)}  # fmt: skip
+        result = answer(backward, (_items(tensors),), named)
+        if result is not NOBODY:
+            return result
     roots = _sequence(tensors, "tensors")
     if any(level.concerns(roots) for level in active().vmaps):
         raise VmapError(
@@ -113,13 +122,33 @@ def grad(
         found = grad(outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, True, allow_unused,
                      is_grads_batched, materialize_grads)  # fmt: skip
         return dict(zip(inputs, found, strict=True))
+    if FUNCTIONS_ASK:
+        named = {"grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+                 "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+                 "materialize_grads": materialize_grads}  # fmt: skip
+        found = answer(grad, (_items(outputs), _items(inputs)), named)
+        if found is not NOBODY:
+            return found
     roots, targets = _sequence(outputs, "outputs"), _sequence(inputs, "inputs")
     if not targets:
         raise EmptyInputsError()
-    given = _optional_sequence(grad_outputs, len(roots))
     keep = create_graph if retain_graph is None else retain_graph
-    if is_grads_batched:
-        return _grad_batched(roots, targets, given, keep, create_graph, allow_unused, materialize_grads)
+    given = _optional_sequence(grad_outputs, len(roots))
+    options = (keep, create_graph, allow_unused, materialize_grads)
+    find = _grad_batched if is_grads_batched else _grad
+    found = find(roots, targets, given, *options)
+    return converted(found, class_of((*roots, *targets))) if SUBCLASSES else found
+
+
+def _grad(
+    roots: Sequence[Any],
+    targets: Sequence[Any],
+    given: Sequence[Any],
+    keep: bool,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
     grads = _seeds(roots, given)
     for level in active().vmaps[::-1]:
         if level.concerns(roots) or level.concerns(targets):
@@ -134,11 +163,14 @@ def _length(value: Any) -> int:
     return 1 if isinstance(value, Tensor | GradientEdge) else len(value)
 
 
+def _items(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Tensor | GradientEdge) or own_function(type(value)) is not None:
+        return (value,)
+    return tuple(value.values() if isinstance(value, Mapping) else value)
+
+
 def _sequence(value: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(value, Tensor | GradientEdge):
-        items: tuple[Any, ...] = (value,)
-    else:
-        items = tuple(value.values() if isinstance(value, Mapping) else value)
+    items = _items(value)
     for item in items:
         if isinstance(item, GradientEdge):
             _check_edge(item)

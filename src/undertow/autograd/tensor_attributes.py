@@ -12,6 +12,7 @@ from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.backend import dtypes
 from undertow.backend.interface import DType
 from undertow.backend.sparse.compressed import form_of
+from undertow.errors import warn_of_volatile
 from undertow.graph.accumulate import grad_dtype_of, keep_former, refresh_accumulate_node
 from undertow.graph.hooks import RemovableHandle, add_hook, hooks_of, retain_at, tensor_hooks_of
 from undertow.graph.node import Node, next_sequence_nr
@@ -155,6 +156,10 @@ def get_volatile(self: Tensor) -> bool:
     """False: a name from before `no_grad`."""
     warnings.warn("volatile was removed (Variable.volatile is always False): use no_grad()", stacklevel=2)
     return False
+
+
+def set_volatile(self: Tensor, volatile: bool) -> None:
+    warn_of_volatile()
 
 
 def get_grad_fn(self: Tensor) -> Node | None:

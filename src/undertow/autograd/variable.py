@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.autograd.imperative_engine import ImperativeEngine
+from undertow.errors import warn_of_volatile
 from undertow.tensor import Tensor
 
 
@@ -12,6 +13,8 @@ class VariableType(type):
     def __call__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Tensor:
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        if volatile:
+            warn_of_volatile()
         return data.detach().requires_grad_(requires_grad)
 
     def __instancecheck__(cls, value: Any) -> bool:

@@ -50,5 +50,9 @@ class unsafe_preserve_version_counter:
         unsafe_set_version_counter(self.tensors, self.versions)
 
 
+#: by the name under which libraries ask for it
+_unsafe_preserve_version_counter = unsafe_preserve_version_counter
+
+
 def several(values: Any) -> tuple[Any, ...]:
     return (values,) if isinstance(values, Tensor | int) else tuple(values)

@@ -79,12 +79,13 @@ def by_default(cls: Any, func: Callable[..., Any], types: Any, args: tuple[Any, 
         return NotImplemented
     own = cls.__base__ is object  # Tensor's own, called by a subclass that wants plain results
     with DisableTorchFunctionSubclass() if own else _Disabled():
-        return _converted(func(*args, **(kwargs or {})), cls)
+        return converted(func(*args, **(kwargs or {})), cls)
 
 
-def _converted(result: Any, cls: Any) -> Any:
+def converted(result: Any, cls: Any) -> Any:
+    """A result, whose plain tensors become tensors of the class."""
     if isinstance(result, tuple | list):
-        items = [_converted(item, cls) for item in result]
+        items = [converted(item, cls) for item in result]
         if all([new is old for new, old in zip(items, result, strict=True)]):
             return result
         return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)

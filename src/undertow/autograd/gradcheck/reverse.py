@@ -66,6 +66,7 @@ class Comparison:
         self.moved = differentiable(self.moved_inputs)  # what is perturbed for each target: itself, if it is dense
         results = as_tuple(func(*inputs))
         self.outputs = differentiable(results)
+        self.unperturbed = [dense(r._array) for r in results]
         self.places = [k for k, r in enumerate(results) if requires_grad(r)]
         self.xp: Any = self.targets[0]._xp
 
@@ -123,8 +124,9 @@ class Comparison:
             high = self.values()
         finally:
             array[...] = before
-        for a, b in zip(low, high, strict=True):
-            _check_same_metadata(a, b, self.settings.eps, where)
+        for value, a, b in zip(self.unperturbed, low, high, strict=True):
+            _check_same_metadata(value, a, self.settings.eps, where)
+            _check_same_metadata(value, b, self.settings.eps, where)
         width = 2 * self.settings.eps
         return [
             ((b - a) / width).reshape(-1) if dtypes.is_differentiable(a.dtype) else None

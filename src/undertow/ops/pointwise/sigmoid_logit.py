@@ -92,7 +92,7 @@ def _log_odds(xp: Namespace, input: Array, eps: float | None = None) -> Array:
 def _logit_rule(xp: Namespace, g: Array, input: Array, eps: float | None) -> Array:
     low, outside = (0, math.nan) if eps is None else (eps, 0)
     inside = xp.logical_and(xp.greater_equal(input, low), xp.less_equal(input, 1 - low))
-    return xp.where(inside, g / (input * (1 - input)), outside)
+    return xp.where(inside, g / (input * (1 - input) + 0.0), outside)  # -0.0 is the lower bound, too: + inf there
 
 
 logit = unary("logit", forward=_log_odds, vjp=_logit_rule, variants="function method in_place in_place_function")
