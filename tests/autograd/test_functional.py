@@ -81,6 +81,17 @@ def test_forward_mode_without_vectorize_and_with_graph() -> None:
     np.testing.assert_allclose(second.numpy(), 6 * Y)
 
 
+def test_forward_mode_of_a_function_that_changes_its_argument() -> None:
+    def square(a: Any) -> Any:
+        value = a * a
+        a.add_(1)
+        return value
+
+    for options in ({}, {"vectorize": True}, {"vectorize": True, "chunk_size": 2}):
+        found = functional.jacobian(square, ut.tensor(Y), strategy="forward-mode", **options)
+        np.testing.assert_allclose(found.numpy(), np.diag(2 * Y))
+
+
 def test_results_have_history_only_when_asked() -> None:
     x = ut.tensor(Y, requires_grad=True)
     assert not functional.jacobian(lambda a: a**2, x).requires_grad

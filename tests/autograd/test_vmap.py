@@ -547,6 +547,32 @@ def test_each_example_may_have_an_index_of_its_own() -> None:  # in PyTorch only
 
 
 @pytest.mark.parametrize(
+    "copy",
+    [
+        lambda x, format: x.clone(memory_format=format),
+        lambda x, format: x.contiguous(memory_format=format),
+        lambda x, format: x.to(memory_format=format),
+        lambda x, format: ut.zeros_like(x, memory_format=format),
+    ],
+)
+def test_an_example_cannot_be_laid_out_with_its_channels_last(copy: Any) -> None:
+    batch = ut.rand(2, 3, 4, 5, 6)
+    with pytest.raises(RuntimeError, match=r"vmap: clone with memory_format=channels_last is not possible under vmap"):
+        ut.vmap(lambda x: copy(x, ut.channels_last))(batch)
+    assert ut.vmap(lambda x: copy(x, ut.contiguous_format))(batch).is_contiguous()
+    with pytest.raises(RuntimeError, match=r"channels_last"):
+        ut.vmap(lambda x: copy(x, ut.channels_last))(batch[0])
+
+
+def test_an_example_says_whether_its_channels_are_last() -> None:
+    found = []
+    batch = ut.rand(2, 3, 4, 5, 6)
+    for one in (batch, batch.movedim(-1, 2), batch[:, :, :1]):
+        ut.vmap(lambda x: (found.append(x.is_contiguous(memory_format=ut.channels_last)), x)[1])(one)
+    assert found == [False, True, False]
+
+
+@pytest.mark.parametrize(
     "look",
     [lambda x: x.transpose(0, -1), lambda x: x.swapaxes(-1, 0), lambda x: x.squeeze(0), lambda x: x.squeeze((0,)),
      lambda x: x.view(1), lambda x: x[None], lambda x: x.permute(()), lambda x: x.expand(2)],

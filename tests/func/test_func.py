@@ -162,6 +162,35 @@ def test_what_is_refused(call: Any, text: str) -> None:
         call(ut.ones(3))
 
 
+def test_a_jacobian_by_columns_calls_its_function_once(torch: ModuleType) -> None:
+    found = []
+    for L in (ut, torch):
+        x, y, calls = L.tensor(X[0]), L.tensor(X[1]), []
+
+        def product(a: Any, b: Any, calls: Any = calls) -> Any:
+            calls.append(0)
+            value = a * b
+            b.mul_(a)
+            a.zero_()
+            return value
+
+        by_a, by_b = L.func.jacfwd(product, (0, 1))(x, y)
+        found.append([by_a.tolist(), by_b.tolist(), x.tolist(), y.tolist(), len(calls)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("options", [{"chunk_size": 1}, {"sparsity": ut.eye(3)}])
+def test_a_function_that_is_called_again_may_change_its_argument(options: Any) -> None:
+    def square(a: Any) -> Any:
+        value = a * a
+        a.add_(1)
+        return value
+
+    found = func.jacfwd(square, **options)(ut.tensor(X[0]))
+    found = found.numpy() if isinstance(found, ut.Tensor) else found.toarray()
+    np.testing.assert_allclose(found, np.diag(2 * X[0]))
+
+
 def test_functionalize_gives_what_the_function_gives() -> None:
     def change(x: Any) -> Any:
         y = x * 1

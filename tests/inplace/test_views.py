@@ -143,6 +143,18 @@ def test_a_leaf_that_is_a_view_joins_the_history_written_into_its_base(L: Any) -
     assert w.grad.tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("changed", ["leaf", "view", "memory"])
+def test_views_of_a_leaf_that_is_a_view_survive_changes_that_are_not_recorded(changed: str) -> None:
+    memory = ut.zeros(4)
+    leaf = memory.view(2, 2).requires_grad_()
+    view = leaf[0]
+    with ut.no_grad():
+        {"leaf": leaf, "view": view, "memory": memory}[changed].fill_(3)
+    assert view.requires_grad and not view.is_leaf
+    (view * view).sum().backward()
+    assert leaf.grad.tolist() == [[6, 6], [0, 0]]
+
+
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_a_view_made_under_no_grad_refuses_recorded_changes(L: Any, requires_grad: bool) -> None:
     _, x = matrix(L, requires_grad)

@@ -12,19 +12,19 @@ from undertow.ops.views.as_strided import Geometry
 
 def strided(ut: Any, x: Any, *args: Any) -> Any:
     """as_strided of row-major memory, whatever the layout of the row's input."""
-    return ut.ops.as_strided(ut.ops.clone(x, ut.contiguous_format), *args)
+    return ut.ops.as_strided(ut.ops.clone(x, memory_format=ut.contiguous_format), *args)
 
 
 def transposed_strided(ut: Any, x: Any, *args: Any) -> Any:
-    return ut.ops.as_strided(ut.ops.t(ut.ops.clone(x, ut.contiguous_format)), *args)
+    return ut.ops.as_strided(ut.ops.t(ut.ops.clone(x, memory_format=ut.contiguous_format)), *args)
 
 
 def expanded_strided(ut: Any, x: Any, *args: Any) -> Any:
-    return ut.ops.as_strided(ut.ops.expand(ut.ops.clone(x, ut.contiguous_format), 3, 4), *args)
+    return ut.ops.as_strided(ut.ops.expand(ut.ops.clone(x, memory_format=ut.contiguous_format), 3, 4), *args)
 
 
 def offset_strided(ut: Any, x: Any, *args: Any) -> Any:
-    return ut.ops.as_strided(ut.ops.select(ut.ops.clone(x, ut.contiguous_format), 0, 1), *args)
+    return ut.ops.as_strided(ut.ops.select(ut.ops.clone(x, memory_format=ut.contiguous_format), 0, 1), *args)
 
 
 def method(name: str) -> Any:
@@ -181,7 +181,7 @@ SIZES = [
     Sample("reshape", empty, (0, 5), note="empty"),
     Sample(
         "reshape", x, (2, 6), note="copy", complex=True,
-        call=lambda ut, x, s: ut.ops.reshape(ut.ops.t(ut.ops.clone(x, ut.contiguous_format)), s),
+        call=lambda ut, x, s: ut.ops.reshape(ut.ops.t(ut.ops.clone(x, memory_format=ut.contiguous_format)), s),
         reference=lambda torch, x, s: x.t().reshape(s),
     ),
     Sample("reshape_as", x, normal(6, 2).without_gradient(), reference=method("reshape_as"), complex=True),
@@ -200,7 +200,7 @@ SIZES = [
     Sample("contiguous", x, reference=method("contiguous")),
     Sample(
         "contiguous", x, note="copy", complex=True,
-        call=lambda ut, x: ut.ops.contiguous(ut.ops.t(ut.ops.clone(x, ut.contiguous_format))),
+        call=lambda ut, x: ut.ops.contiguous(ut.ops.t(ut.ops.clone(x, memory_format=ut.contiguous_format))),
         reference=lambda torch, x: x.t().contiguous(),
     ),
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from undertow import pytree
 from undertow.autograd import forward_ad
 from undertow.autograd.alias import differentiable_alias
 from undertow.autograd.backward import grad as autograd_grad
+from undertow.autograd.functional.arguments import copies
 from undertow.autograd.functional.jacobians import standard_basis
 from undertow.autograd.functional.recording import recording
 from undertow.autograd.functional.sparse.jacobians import plan_rows_or_columns, plan_symmetric, with_mirror_images
@@ -140,9 +141,9 @@ def jacfwd(
         def chosen(*values: Any) -> Any:
             return func(*replaced(args, numbers, values), **kwargs)
 
-        call = _Columns(chosen, tuple([args[n] for n in numbers]), has_aux, randomness, chunk_size)
+        call = _Columns(chosen, tuple([args[n] for n in numbers]), has_aux, wanted)
         if sparsity is None:
-            rows: Iterable[Any] = zip(*[call.columns(nr) for nr in range(len(call.points))], strict=True)
+            rows: Iterable[Any] = zip(*call.columns(), strict=True)
         else:
             rows = call.sparse(wanted, symmetric=False)
         trees = [call.spec.unflatten(row) for row in rows]
@@ -153,29 +154,33 @@ def jacfwd(
 
 
 class _Columns:
-    """The columns of a Jacobian; the function's outputs are known once some were computed."""
+    """The columns of a Jacobian; the function's outputs are known once some were computed.
 
-    def __init__(
-        self, func: Function, primals: tuple[Any, ...], has_aux: bool, randomness: str, chunk_size: int | None
-    ) -> None:
+    Where the function is called more than once, it gets copies of its arguments, which it may change.
+    """
+
+    def __init__(self, func: Function, primals: tuple[Any, ...], has_aux: bool, wanted: Sparse) -> None:
         self.func, self.has_aux = func, has_aux
         self.points, self.spec = pytree.flatten(primals)
         check_tensors(self.points, "jacfwd(f)(*args)", "inputs")
         self.out_spec: Any = None
         self.aux: Any = None
         self.outputs: list[Tensor] = []
-        self.batched = functools.partial(vmap, randomness=randomness, chunk_size=chunk_size)
+        self.called_once = wanted.sparsity is None and wanted.chunk_size is None
+        self.batched = functools.partial(vmap, randomness=wanted.randomness, chunk_size=wanted.chunk_size)
 
     def run(self, *points: Tensor) -> list[Tensor]:
         """The function of the leaves, without derivatives."""
-        output, self.aux = split_aux(self.func(*self.spec.unflatten(points)), self.has_aux, "jacfwd(f)(*args)")
+        output = self.func(*self.spec.unflatten(copies(points)))
+        output, self.aux = split_aux(output, self.has_aux, "jacfwd(f)(*args)")
         leaves, self.out_spec = pytree.flatten(output)
         check_outputs(leaves, "jacfwd(f)(*args), by jvp(f, primals, tangents)")
         return leaves
 
     def push(self, *directions: Tensor) -> list[Tensor]:
         """The tangents of the outputs along directions for all leaves."""
-        output, tangent, self.aux = push(self.func, self.points, directions, self.spec, self.has_aux, False)
+        points = self.points if self.called_once else copies(self.points)
+        output, tangent, self.aux = push(self.func, points, directions, self.spec, self.has_aux, False)
         self.outputs, self.out_spec = pytree.flatten(output)
         return pytree.flatten(tangent)[0]
 
@@ -189,22 +194,39 @@ class _Columns:
         products = Products(self.push, self.points, outputs)
         return blocks_of(products, plan, pattern, wanted).rows(outputs, self.points)
 
-    def columns(self, nr: int) -> list[Tensor]:
-        """The Jacobians of all outputs with respect to one leaf of the inputs."""
-        point = self.points[nr]
-        size = point.shape.numel()
-        (basis,) = standard_basis((point,), (size,))
-        directions = REGISTRY["reshape"].function(basis, (size, *point.shape))
+    def columns(self) -> list[list[Tensor]]:
+        """For each leaf of the inputs, the Jacobians of all outputs with respect to it.
 
-        def along(direction: Tensor) -> list[Tensor]:
-            return self.push(*[direction if k == nr else zeros_like(p) for k, p in enumerate(self.points)])
+        All are one batch: a function that changes its arguments, or draws random numbers, is called once.
+        """
+        turned = [k for k, p in enumerate(self.points) if p.dtype.kind == "c"]
+        spans = [*self.points, *[self.points[k] for k in turned]]
+        sizes = [p.shape.numel() for p in spans]
+        bases, starts = list(standard_basis(spans, sizes)), [sum(sizes[:k]) for k in range(len(sizes))]
+        imaginary_of = {k: len(self.points) + nr for nr, k in enumerate(turned)}
+        for k, other in imaginary_of.items():
+            bases[k] = REGISTRY["add"].function(bases[k], imaginary(bases[other]))
+        directions = [
+            REGISTRY["reshape"].function(b, (sum(sizes), *p.shape)) for b, p in zip(bases, spans, strict=True)
+        ]
+        found = self.batched(self.push)(*directions[: len(self.points)])
 
-        found = self.batched(along)(directions)
-        twice = self.batched(along)(imaginary(directions)) if point.dtype.kind == "c" else found
-        pairs = zip(found, twice, self.outputs, strict=True)
-        joined = [as_one_complex(a, b, o, point, "forward") for a, b, o in pairs]
-        moved = [REGISTRY["movedim"].function(j, 0, -1) for j in joined]
-        return [REGISTRY["reshape"].function(m, (*m.shape[:-1], *point.shape)) for m in moved]
+        def rows(column: Tensor, k: int) -> Tensor:
+            return REGISTRY["narrow"].function(column, 0, starts[k], sizes[k])
+
+        return [
+            [
+                self.block(rows(f, k), rows(f, imaginary_of.get(k, k)), o, p)
+                for f, o in zip(found, self.outputs, strict=True)
+            ]
+            for k, p in enumerate(self.points)
+        ]
+
+    def block(self, along_real: Tensor, along_imag: Tensor, output: Tensor, point: Tensor) -> Tensor:
+        """The Jacobian of an output with respect to a leaf, from the tangents along its unit vectors."""
+        joined = as_one_complex(along_real, along_imag, output, point, "forward")
+        moved = REGISTRY["movedim"].function(joined, 0, -1)
+        return REGISTRY["reshape"].function(moved, (*moved.shape[:-1], *point.shape))
 
 
 def hessian(
@@ -238,7 +260,7 @@ def hessian(
         def chosen(*values: Any) -> Any:
             return gradient(*replaced(args, numbers, values))
 
-        call = _Columns(chosen, tuple([args[n] for n in numbers]), False, "error", chunk_size)
+        call = _Columns(chosen, tuple([args[n] for n in numbers]), False, wanted)
         trees = [call.spec.unflatten(row) for row in call.sparse(wanted, symmetric=True)]
         found = call.out_spec.unflatten([t if isinstance(argnums, tuple) else t[0] for t in trees])
         return found if isinstance(argnums, tuple) else found[0]

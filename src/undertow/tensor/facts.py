@@ -71,7 +71,17 @@ def is_laid_out(array: Array, format: memory_format | None) -> bool:
     format = as_memory_format(format)
     if format.dims is None:
         return bool(array.flags.c_contiguous)
-    return array.ndim == len(format.dims) and bool(array.transpose(format.dims).flags.c_contiguous)
+    return array.ndim == len(format.dims) and lies_in(array, format.dims)
+
+
+def lies_in(array: Array, dims: Sequence[int]) -> bool:
+    """Whether the elements lie without gaps, the dimensions nested from the outermost to the innermost."""
+    span = array.itemsize
+    for dim in reversed(dims):
+        if array.shape[dim] != 1 and array.strides[dim] != span:
+            return not array.size
+        span *= array.shape[dim]
+    return True
 
 
 def format_of(array: Array) -> memory_format:

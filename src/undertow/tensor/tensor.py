@@ -195,12 +195,11 @@ def current_edge(tensor: Tensor) -> Any:
         return tensor._edge
     base = extra.view.base
     base_extra = base._extra
-    counter = None if base_extra is None else base_extra.counter
-    if counter is None or counter.value == extra.view.version:
+    if base_extra is None or base_extra.counter is None or base_extra.counter.value == extra.view.version:
         return tensor._edge
-    if base._edge is None and (tensor._edge is None or tensor._edge is LEAF):
-        return tensor._edge  # nobody recorded anything; the view stays stale until somebody does
-    return refresh(tensor, extra.view, counter.value)
+    if base._edge is None and (tensor._edge is None or tensor._edge is LEAF or base_extra.detached_at < 0):
+        return tensor._edge  # nobody recorded the change; the view stays stale until somebody records one
+    return refresh(tensor, extra.view, base_extra.counter.value)
 
 
 def refresh(tensor: Tensor, view: View, version: int) -> Any:

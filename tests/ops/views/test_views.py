@@ -497,7 +497,11 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: ops.flatten(x, 1, 0), RuntimeError, "start_dim cannot come after end_dim"),
     (lambda: ops.matrix_H(y3), RuntimeError, r"tensor.H is only supported on matrices \(2-D tensors\)"),
-    (lambda: ops.clone(x, channels_last), RuntimeError, "required rank 4 tensor to use channels_last format"),
+    (
+        lambda: ops.clone(x, memory_format=channels_last),
+        RuntimeError,
+        "required rank 4 tensor to use channels_last format",
+    ),
 ]
 
 

@@ -39,6 +39,11 @@ def prepared(tensors: Sequence[Tensor], create_graph: bool, leaves: bool) -> Ten
     return tuple([differentiable_alias(t, connected=create_graph) for t in tensors])
 
 
+def copies(points: Sequence[Tensor]) -> Tensors:
+    """Copies of the arguments of a function that is called again, and might change them."""
+    return tuple([REGISTRY["clone"].function(p) for p in points])
+
+
 def finished(value: Any, create_graph: bool) -> Any:
     """Results (a tensor, or nested tuples of them) without history, unless the caller wants it."""
     if isinstance(value, tuple):

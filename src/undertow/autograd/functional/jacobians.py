@@ -13,6 +13,7 @@ from undertow.autograd.functional.arguments import (
     as_tensors,
     check_first_gradients,
     check_outputs,
+    copies,
     finished,
     grad_or_none,
     prepared,
@@ -246,11 +247,13 @@ def _forward(
     points = prepared(given, create_graph, leaves=False)
     sizes = tuple([p._array.size for p in points])
     known: list[Any] = []
+    called_once = vectorize and chunk_size is None
 
     def push(*directions: Tensor) -> Tensors:
         with forward_ad.own_level():
             tangents = [REGISTRY["reshape"].function(d, p.shape) for d, p in zip(directions, points, strict=True)]
-            duals = [forward_ad.make_dual(p, t) for p, t in zip(points, tangents, strict=True)]
+            shown = points if called_once else copies(points)
+            duals = [forward_ad.make_dual(p, t) for p, t in zip(shown, tangents, strict=True)]
             several_outputs, outputs = as_tensors(func(*duals), OUTPUTS, "jacobian")
             pairs = [forward_ad.unpack_dual(o) for o in outputs]
             known[:] = [several_outputs, [tuple(p.primal.shape) for p in pairs]]

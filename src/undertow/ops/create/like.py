@@ -113,7 +113,7 @@ def made_like(
     format = as_memory_format(memory_format)
     made: Tensor = make(dtype, format.order)
     if format.dims is not None and not has_strides_of(made._array, format):
-        made = clone(made, format)
+        made = clone(made, memory_format=format)
     return leaf(made._array, made._xp, True) if requires_grad else made
 
 

@@ -84,7 +84,7 @@ def in_order(tensor: Tensor, format: memory_format | None, source: Tensor) -> Te
         return tensor
     array = tensor._array
     is_there = format_of(array) is format if tensor is source else has_strides_of(array, format)
-    return tensor if is_there else clone(tensor, format)
+    return tensor if is_there else clone(tensor, memory_format=format)
 
 
 def _caster(name: str, dtype: DType) -> Callable[..., Tensor]:

@@ -98,7 +98,7 @@ def matrix_power(input: Array, n: int) -> Array:
         return rearranged(eye, "rows", ())
     if n < 0:
         return _positive_power(linalg_inv(input), -n)
-    return clone(input, contiguous_format) if n == 1 else _positive_power(input, n)
+    return clone(input, memory_format=contiguous_format) if n == 1 else _positive_power(input, n)
 
 
 def _check_square(name: str, A: Array) -> None:

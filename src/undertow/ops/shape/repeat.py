@@ -115,7 +115,7 @@ def interleave(input: Array, repeats: int, dim: int) -> Array:
     if repeats < 0:
         raise RuntimeError(f"Repeats must be non-negative, got {repeats}")
     sizes = [*input.shape[: dim + 1], repeats, *input.shape[dim + 1 :]]
-    wide = clone(expand(unsqueeze(input, dim + 1), sizes), contiguous_format)
+    wide = clone(expand(unsqueeze(input, dim + 1), sizes), memory_format=contiguous_format)
     return flatten(wide, dim, dim + 1)
 
 

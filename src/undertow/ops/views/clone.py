@@ -15,7 +15,7 @@ from undertow.tensor.facts import contiguous_format, copy_laid_out, is_laid_out,
 
 clone = primitive(
     "clone",
-    forward=lambda xp, input, memory_format=None: (
+    forward=lambda xp, input, *, memory_format=None: (
         copied(input) if memory_format is None and 0 not in input.strides else copy_laid_out(input, memory_format)
     ),
     vjp={"input": lambda xp, g: g},
@@ -43,7 +43,7 @@ def contiguous(input: Array, memory_format: Any = contiguous_format) -> Array:
         raise RuntimeError(
             "preserve memory format is unsupported by the contiguous operator: it keeps the order. Use clone()."
         )
-    return clone(input, memory_format)
+    return clone(input, memory_format=memory_format)
 
 
 _to_copy = primitive(

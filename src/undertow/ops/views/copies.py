@@ -44,8 +44,8 @@ def _copying(name: str) -> Any:
     def function(input: Array, *args: Any, **kwargs: Any) -> Any:
         found = view(as_operand(function.__name__, "input", input), *args, **kwargs)
         if isinstance(found, tuple | list):
-            return tuple([clone(part, contiguous_format) for part in found])
-        return clone(found, contiguous_format)
+            return tuple([clone(part, memory_format=contiguous_format) for part in found])
+        return clone(found, memory_format=contiguous_format)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"What `{name}` shows, as a copy.\n\nExample: `ut.{name}_copy({VIEWS[name]})`"

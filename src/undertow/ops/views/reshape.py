@@ -179,7 +179,7 @@ def reshape(input: Array, *sizes: Any, shape: Any = None) -> Array:
             return _view(input, size)
         except IncompatibleViewError:
             pass  # a batch of examples: its array has a dimension more, and only its rule knows which
-    return _unsafe_view(clone(input, contiguous_format), size)
+    return _unsafe_view(clone(input, memory_format=contiguous_format), size)
 
 
 @composite(variants="method")

@@ -18,6 +18,7 @@ from undertow.ops.declare import Op
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION, Rule
 from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded, in_front, loop, operation, padded
 from undertow.tensor import Tensor
+from undertow.tensor.facts import memory_format
 
 
 def apply_to_batch(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
@@ -62,6 +63,11 @@ def _loop(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]
 
 def _elementwise(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, int]:
     """Batch dimensions in front, ranks padded behind them, so that broadcasting aligns the rest."""
+    for format in [v for v in values if isinstance(v, memory_format) and v.dims is not None]:
+        raise RuntimeError(
+            f"vmap: {op.name} with memory_format={format.name} is not possible under vmap: the examples lie in one "
+            "memory, whose order is not that of one example. Leave memory_format away, or ask for it of vmap's result."
+        )
     pairs = list(zip(values, dims, strict=True))
     rank = max([v._array.ndim - (d is not None) for v, d in pairs if isinstance(v, Tensor)])
     aligned = [v if d is None else padded(in_front(v, d), rank) for v, d in pairs]
