@@ -76,6 +76,14 @@ class InBlocks:
         self.programs: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
+        found = self.find(*arguments)
+        if found is NotImplemented:
+            return found
+        program, *inputs = found
+        return inputs[0] if program is None else program(*inputs)
+
+    def find(self, *arguments: Any) -> Any:
+        """The program for such arguments (None: the result is its input) and its inputs, or NotImplemented."""
         key: Any = tuple(
             [(a.dtype, a.ndim, a.flags.c_contiguous) if type(a) is np.ndarray else (type(a), a) for a in arguments]
         )
@@ -93,7 +101,7 @@ class InBlocks:
         inputs = [arguments[k] for k in places]
         if least and max([a.size for a in inputs]) < least and not _is_worth_it(inputs, least):
             return NotImplemented
-        return inputs[0] if program is None else program(*inputs)
+        return program, *inputs
 
     def _prepare(self, key: Any, arguments: Sequence[Any]) -> Any:
         if len(self.programs) >= MOST_PROGRAMS:
