@@ -22,9 +22,10 @@ from undertow.tensor.memory import owner
 
 def as_tensors(found: list[Array | Tensor | None], given: Sequence[Tensor]) -> list[Tensor | None]:
     """`found`, which nobody else holds, in the same order; `given` are the gradients that the pass began with."""
-    if all(value is None or isinstance(value, Tensor) for value in found):
+    if all([value is None or isinstance(value, Tensor) for value in found]):
         return found  # the pass was recorded
-    times = Counter([id(value) for value in found])
+    identities = [id(value) for value in found]
+    times = Counter(identities) if len(set(identities)) < len(identities) else dict.fromkeys(identities, 1)
     elsewhere = [getrefcount(value) - times[id(value)] > IN_VARIABLE for value in found]
     in_memory = {id(owner(seed._xp, seed._array)): seed for seed in given}
     return [_as_tensor(value, held, in_memory) for value, held in zip(found, elsewhere, strict=True)]
