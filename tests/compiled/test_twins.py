@@ -278,7 +278,8 @@ def test_nothing_is_left_behind() -> None:
         lambda: positive_part(cpu, x),
         lambda: cross_entropy_forward(cpu, x, target, None, -100, "mean"), lambda: transpose_matrix(cpu, x),
         lambda: target_coefficients(cpu, target, None, 3, -100, "sum", x.dtype),
-        lambda: nll_forward(cpu, x, target, None, -100, "mean"), lambda: nll_forward(cpu, x, target, None, -100, "none"),
+        lambda: nll_forward(cpu, x, target, None, -100, "mean"),
+        lambda: nll_forward(cpu, x, target, None, -100, "none"),
         lambda: scores_from_classes(cpu, g, target, 3, -100),
     ]  # fmt: skip
     for call in calls:
