@@ -1,12 +1,13 @@
 /* Softmax and cross entropy: twins of functions of ops/network/softmax.py and ops/network/cross_entropy.py. */
 #include "kernels/fills.h"
 #include "kernels/kernels.h"
+#include "loops/exp.h"
 #include "twins/arrays.h"
 #include "twins/table.h"
 
 #include <math.h>
 
-/* ---- cross entropy, where rows are few and short: longer ones gain from NumPy's vector instructions */
+/* ---- cross entropy, where scores are few */
 
 #define FEW_SCORES 4096
 
@@ -44,25 +45,35 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
            are_simple_targets(target, PyArray_DIM(input, 0), PyArray_DIM(input, 1), ignored);
 }
 
-#define CROSS_ENTROPY(type, exponential)                                                                              \
-    static type largest_##type(const type *row, npy_intp columns)                                                     \
+#define REAL float
+#include "loops/max_and_sum.h"
+#undef REAL
+#define REAL double
+#include "loops/max_and_sum.h"
+#undef REAL
+
+/* below these, exponentials are 0; of -infinity, too, of which the processor would take note */
+#define LEAST_float -100
+#define LEAST_double -800
+
+/* The largest of a row need not be NaN where one of its numbers is: the sum is. */
+#define CROSS_ENTROPY(type)                                                                                           \
+    CLONES static double exponentials_##type(const type *x, type *largest, npy_intp columns, type *out)               \
     {                                                                                                                 \
-        type largest = row[0];                                                                                        \
-        for (npy_intp j = 1; j < columns; j++) {                                                                      \
-            largest = row[j] > largest || row[j] != row[j] ? row[j] : largest;                                        \
+        type most = *largest = largest_##type(x, columns);                                                            \
+        for (npy_intp j = 0; j < columns; j++) {                                                                      \
+            type below = x[j] - most;                                                                                 \
+            out[j] = decay_##type(below < LEAST_##type ? LEAST_##type : below);                                       \
         }                                                                                                             \
-        return largest;                                                                                               \
+        return sum_of_##type(out, NULL, columns);                                                                     \
     }                                                                                                                 \
                                                                                                                       \
     static double losses_##type(const type *x, const npy_int64 *target, npy_intp rows, npy_intp columns, type *out)   \
     {                                                                                                                 \
         double total = 0;                                                                                             \
+        type largest, some[FEW_SCORES];                                                                               \
         for (npy_intp i = 0; i < rows; i++, x += columns) {                                                           \
-            type largest = largest_##type(x, columns);                                                                \
-            double sum = 0;                                                                                           \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                sum += exponential(x[j] - largest);                                                                   \
-            }                                                                                                         \
+            double sum = exponentials_##type(x, &largest, columns, some);                                             \
             double loss = log(sum) - (x[target[i]] - largest);                                                        \
             out[i] = (type)loss;                                                                                      \
             total += loss;                                                                                            \
@@ -74,12 +85,7 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
                               npy_intp columns, type *out)                                                            \
     {                                                                                                                 \
         for (npy_intp i = 0; i < rows; i++, x += columns, out += columns) {                                           \
-            type largest = largest_##type(x, columns);                                                                \
-            double sum = 0;                                                                                           \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                sum += out[j] = exponential(x[j] - largest);                                                          \
-            }                                                                                                         \
-            type scale = (type)(grad[i] / sum);                                                                       \
+            type largest, scale = (type)(grad[i] / exponentials_##type(x, &largest, columns, out));                   \
             for (npy_intp j = 0; j < columns; j++) {                                                                  \
                 out[j] *= scale;                                                                                      \
             }                                                                                                         \
@@ -87,8 +93,8 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
         }                                                                                                             \
     }
 
-CROSS_ENTROPY(float, expf)
-CROSS_ENTROPY(double, exp)
+CROSS_ENTROPY(float)
+CROSS_ENTROPY(double)
 
 static int
 is_reduction(PyObject *reduction, const char *name)
