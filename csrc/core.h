@@ -134,6 +134,9 @@ PyObject *expression_value(const Expression *, PyObject *const *arguments);
 /* The same, only if it is a sum, difference, product or quotient of two arguments that are small arrays or numbers;
  * otherwise NULL without an exception. */
 PyObject *arithmetic_value(const Expression *, PyObject *const *arguments);
+/* The program that would be run for these arguments, if they are large, and its inputs, as a tuple; otherwise NULL, without
+ * an exception if there is none. */
+PyObject *program_call_of(const Expression *, PyObject *const *arguments);
 PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */

@@ -52,6 +52,17 @@ is_explained(void)
     return explained;
 }
 
+/* The call of a program that can write the result of a form into the memory (a new reference), if that is large. */
+static PyObject *
+fitting_program(const Form *form, PyObject *const *arguments)
+{
+    PyObject *call = program_call_of(form->forward, arguments);
+    if (call != NULL && !fits_target(call, (PyArrayObject *)arguments[0])) {
+        Py_CLEAR(call);
+    }
+    return call;
+}
+
 /* The result of a form, if it fits into the memory (a new reference); NULL without an exception: leave it to Python. */
 static PyObject *
 fitting_result(const Form *form, PyObject *const *arguments)
@@ -127,8 +138,12 @@ call_ufunc(const InPlace *self, PyObject *const *arguments)
 #define FEW_BYTES (1 << 17)
 
 static int
-put_result(PyArrayObject *target, PyArrayObject *result)
+put_result(PyArrayObject *target, PyObject *value)
 {
+    if (PyTuple_Check(value)) {
+        return write_target(value, target);
+    }
+    PyArrayObject *result = (PyArrayObject *)value;
     if (PyArray_NBYTES(target) < FEW_BYTES && PyArray_IS_C_CONTIGUOUS(target) && PyArray_IS_C_CONTIGUOUS(result) &&
         !PyDataType_REFCHK(PyArray_DESCR(target))) {
         memmove(PyArray_DATA(target), PyArray_DATA(result), PyArray_NBYTES(target));
@@ -142,8 +157,8 @@ static PyObject *
 write_change(const InPlace *self, PyObject *tensor, PyObject *const *arguments,
              PyObject *result)
 {
-    if (self->ufunc == NULL) {
-        if (put_result((PyArrayObject *)arguments[0], (PyArrayObject *)result) < 0) {
+    if (result != NULL) {
+        if (put_result((PyArrayObject *)arguments[0], result) < 0) {
             return NULL;
         }
     }
@@ -364,7 +379,13 @@ usual_change(const InPlace *self, PyObject *state, PyObject *const *values)
     for (int k = 0; k < operation->count; k++) {
         Py_INCREF(arguments[k]);
     }
-    if (self->ufunc != NULL || (result = fitting_result(form, arguments)) != NULL) {
+    if (self->ufunc == NULL || operation->count == 1) { /* those of two write large results themselves */
+        result = fitting_program(form, arguments);
+    }
+    if (result == NULL && self->ufunc == NULL && !PyErr_Occurred()) {
+        result = fitting_result(form, arguments);
+    }
+    if (result != NULL || (self->ufunc != NULL && !PyErr_Occurred())) {
         changed = apply_change(self, form, state, values, arguments, result);
     }
     Py_XDECREF(result);

@@ -1,6 +1,7 @@
 /* Shortcuts of functions that write into a tensor: zero_ and its like, and the argument `out`. */
 #include "call/shortcuts.h"
 #include "kernels/copies.h"
+#include "kernels/fills.h"
 #include "quiet.h"
 
 /* ---- overwriting */
@@ -31,7 +32,9 @@ zero_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
     if (array == NULL || !PyArray_ISONESEGMENT(array) || !PyTypeNum_ISNUMBER(PyArray_TYPE(array))) {
         return NULL;
     }
-    memset(PyArray_DATA(array), 0, PyArray_NBYTES(array));
+    Py_INCREF(array);
+    zero_array(array);
+    Py_DECREF(array);
     return changed(given[0], "zero_");
 }
 
@@ -48,9 +51,7 @@ fill_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t 
         return NULL;
     }
     Py_INCREF(array);
-    PyObject *context = enter_quiet();
-    int status = PyArray_FillWithScalar(array, given[1]);
-    leave_quiet(context);
+    int status = fill_array(array, given[1]);
     Py_DECREF(array);
     return status < 0 ? NULL : changed(given[0], "fill_");
 }

@@ -485,24 +485,18 @@ fits_inputs(const Program *self, PyObject *const *given, Py_ssize_t count)
     return 1;
 }
 
-/* program(array, ...): the result; NotImplemented if it is not for such arrays */
+/* The result, in a new array or in `into`; NULL without an exception: it is not for such arrays, or not in that one. */
 static PyObject *
-program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+run_program(Program *self, PyObject *const *given, PyArrayObject *into)
 {
-    Program *self = (Program *)callable;
-    if (names != NULL || !fits_inputs(self, given, PyVectorcall_NARGS(flagged))) {
-        Py_RETURN_NOTIMPLEMENTED;
-    }
     Run run;
     run.is_short = run.is_wrong = 0;
     run.program = self;
     int type = self->places[self->steps[self->step_count - 1].place].type;
-    PyObject *result = begin_walk(&run.walk, (PyArrayObject *const *)given, self->input_count, type, self->adds_up);
+    PyArrayObject *const *arrays = (PyArrayObject *const *)given;
+    PyObject *result = begin_walk(&run.walk, arrays, self->input_count, type, self->adds_up, into);
     if (result == NULL) {
-        if (PyErr_Occurred()) {
-            return NULL;
-        }
-        Py_RETURN_NOTIMPLEMENTED;
+        return NULL;
     }
     run.out = PyArray_BYTES((PyArrayObject *)result);
     choose_blocks(&run);
@@ -516,19 +510,63 @@ program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObjec
     }
     if (run.is_short) {
         PyErr_NoMemory();
-        Py_CLEAR(result);
     }
-    else if (run.is_wrong) {
-        Py_SETREF(result, Py_NewRef(Py_NotImplemented));
-    }
-    else if (self->adds_up) {
+    else if (self->adds_up && !run.is_wrong) {
         finish_sum(&run, count, type);
+    }
+    if (run.is_short || run.is_wrong) {
+        Py_CLEAR(result);
     }
     free(run.sums);
     return result;
 }
 
-/* ---- a single function, in place */
+/* program(array, ...): the result; NotImplemented if it is not for such arrays */
+static PyObject *
+program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
+{
+    Program *self = (Program *)callable;
+    PyObject *result = NULL;
+    if (names == NULL && fits_inputs(self, given, PyVectorcall_NARGS(flagged))) {
+        result = run_program(self, given, NULL);
+    }
+    return result == NULL && !PyErr_Occurred() ? Py_NewRef(Py_NotImplemented) : result;
+}
+
+/* ---- in place */
+
+int
+fits_target(PyObject *call, PyArrayObject *target)
+{
+    PyObject *const *parts = &PyTuple_GET_ITEM(call, 0);
+    if (!PyObject_TypeCheck(parts[0], &Program_Type)) {
+        return 0;
+    }
+    const Program *program = (Program *)parts[0];
+    int assumes = program->adds_up;
+    for (int k = 0; k < program->step_count; k++) {
+        assumes |= program->steps[k].is_assumed;
+    }
+    if (assumes || !PyArray_ISBEHAVED(target) || !fits_inputs(program, parts + 1, PyTuple_GET_SIZE(call) - 1)) {
+        return 0;
+    }
+    Walk walk;
+    int type = program->places[program->steps[program->step_count - 1].place].type;
+    PyObject *into = begin_walk(&walk, (PyArrayObject *const *)parts + 1, program->input_count, type, 0, target);
+    Py_XDECREF(into);
+    return into != NULL;
+}
+
+int
+write_target(PyObject *call, PyArrayObject *target)
+{
+    PyObject *const *parts = &PyTuple_GET_ITEM(call, 0);
+    PyObject *written = run_program((Program *)parts[0], parts + 1, target);
+    Py_XDECREF(written);
+    return written == NULL ? -1 : 0;
+}
+
+/* ---- a single function of two numbers, in place */
 
 #define MANY (1 << 17) /* elements */
 #define PIECE 16384

@@ -48,6 +48,16 @@ int change_large(PyObject *ufunc, PyObject *target, PyObject *other);
 /* The same in a new array; NULL without an exception: it is left to NumPy. */
 PyObject *large_result(PyObject *ufunc, PyObject *first, PyObject *second);
 
+/* A program and its inputs, as a tuple: whether the result can be written into that array (which may be an input, but
+ * otherwise shares no memory with any); and to do so, -1 with an exception. */
+int fits_target(PyObject *call, PyArrayObject *target);
+int write_target(PyObject *call, PyArrayObject *target);
+
+/* ---- programs.c */
+
+/* The program of a function for these arguments, and its inputs, as a tuple; NULL without an exception: none. */
+PyObject *program_and_inputs(PyObject *programs, PyObject *const *arguments, Py_ssize_t count);
+
 /* ---- walk.c: operands of many shapes and strides as one sequence of elements */
 
 typedef struct {
@@ -65,8 +75,9 @@ typedef struct {
 } Walk;
 
 /* Find the common shape, and the order in which the elements of a result lie, which is NumPy's; make the result, which
- * is of one number only if the elements are to be added up. NULL without an exception: NumPy has to say what is wrong. */
-PyObject *begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up);
+ * is of one number only if the elements are to be added up, or take `into` for it, if that is given and lies so. NULL
+ * without an exception: NumPy has to say what is wrong. */
+PyObject *begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up, PyArrayObject *into);
 
 /* Where the element with this number is. */
 const char *find_element(const Walk *walk, const Operand *operand, npy_intp number);

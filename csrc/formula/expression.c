@@ -5,6 +5,7 @@
  * writes into that result instead of asking for memory.
  */
 #include "device_arrays.h"
+#include "formula/blocks.h"
 #include "formula/small_arrays.h"
 #include "quiet.h"
 
@@ -372,16 +373,33 @@ set_large(PyObject *module, PyObject *elements)
     return PyLong_FromSsize_t(before);
 }
 
+/* The arguments of a formula in blocks, and whether they are large. */
+static int
+find_large(const Expression *expression, PyObject *const *arguments, PyObject **values)
+{
+    for (int k = 0; k < expression->count - 1; k++) {
+        values[k] = arguments[expression->parts[k + 1]->symbol];
+    }
+    return are_large(values, expression->count - 1);
+}
+
+PyObject *
+program_call_of(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *values[MOST_IN_BLOCKS];
+    if (expression->kind != BLOCKS || !find_large(expression, arguments, values)) {
+        return NULL;
+    }
+    return program_and_inputs(expression->constant, values, expression->count - 1);
+}
+
 /* The value of a formula; if its arguments are large, in blocks. */
 static PyObject *
 value_in_blocks(const Expression *expression, PyObject *const *arguments)
 {
     PyObject *values[MOST_IN_BLOCKS];
     int count = expression->count - 1;
-    for (int k = 0; k < count; k++) {
-        values[k] = arguments[expression->parts[k + 1]->symbol];
-    }
-    if (are_large(values, count)) {
+    if (find_large(expression, arguments, values)) {
         PyObject *result = quiet_call(expression->constant, values, count, NULL);
         if (result != Py_NotImplemented) {
             return result;

@@ -221,46 +221,69 @@ are_broadcast(PyObject *const *inputs, int count, npy_intp least)
     return size >= least || (row > 0 && row < SHORT_ROW);
 }
 
+/* The program for these arguments (None: the result is its only input), a new reference, and its inputs; otherwise
+ * NULL, without an exception if there is none. */
 static PyObject *
-programs_call(PyObject *callable, PyObject *const *arguments, size_t flagged, PyObject *names)
+find_program(Programs *self, PyObject *const *arguments, Py_ssize_t count, PyObject **inputs, int *number)
 {
-    Programs *self = (Programs *)callable;
-    Py_ssize_t count = PyVectorcall_NARGS(flagged);
-    int is_fine = names == NULL && count <= MOST_INPUTS;
+    int is_fine = count <= MOST_INPUTS;
     for (Py_ssize_t k = 0; is_fine && k < count; k++) {
         is_fine = PyArray_CheckExact(arguments[k]) || is_plain(arguments[k]);
     }
     if (!is_fine) {
-        Py_RETURN_NOTIMPLEMENTED;
+        return NULL;
     }
     Kind *kind = known_kind(self, arguments, (int)count);
     if (kind == NULL) {
         kind = new_kind(self, arguments, (int)count);
-        if (kind == NULL) {
-            return NULL;
-        }
     }
-    if (kind->program == NULL) {
-        Py_RETURN_NOTIMPLEMENTED;
+    if (kind == NULL || kind->program == NULL) {
+        return NULL;
     }
-    PyObject *inputs[MOST_INPUTS];
-    int number = kind->inputs;
     npy_intp largest = 0;
-    for (int k = 0; k < number; k++) {
+    for (int k = 0; k < kind->inputs; k++) {
         inputs[k] = arguments[kind->places[k]];
         npy_intp size = PyArray_SIZE((PyArrayObject *)inputs[k]);
         largest = size > largest ? size : largest;
     }
-    if (largest < kind->least && !are_broadcast(inputs, number, kind->least)) {
-        Py_RETURN_NOTIMPLEMENTED;
+    *number = kind->inputs;
+    int pays = largest >= kind->least || are_broadcast(inputs, *number, kind->least);
+    return pays ? Py_NewRef(kind->program) : NULL; /* of its own: other kinds may come while the program runs */
+}
+
+static PyObject *
+programs_call(PyObject *callable, PyObject *const *arguments, size_t flagged, PyObject *names)
+{
+    PyObject *inputs[MOST_INPUTS], *result = NULL;
+    int number;
+    PyObject *program = NULL;
+    if (names == NULL) {
+        program = find_program((Programs *)callable, arguments, PyVectorcall_NARGS(flagged), inputs, &number);
     }
-    if (kind->program == Py_None) {
-        return Py_NewRef(inputs[0]);
+    if (program == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
     }
-    PyObject *program = Py_NewRef(kind->program); /* another thread may come with many kinds while this one works */
-    PyObject *result = PyObject_Vectorcall(program, inputs, number, NULL);
+    result = program == Py_None ? Py_NewRef(inputs[0]) : PyObject_Vectorcall(program, inputs, number, NULL);
     Py_DECREF(program);
     return result;
+}
+
+PyObject *
+program_and_inputs(PyObject *programs, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyObject *inputs[MOST_INPUTS];
+    int number;
+    PyObject *program = find_program((Programs *)programs, arguments, count, inputs, &number);
+    PyObject *found = program == NULL ? NULL : PyTuple_New(number + 1);
+    if (found == NULL) {
+        Py_XDECREF(program);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(found, 0, program);
+    for (int k = 0; k < number; k++) {
+        PyTuple_SET_ITEM(found, k + 1, Py_NewRef(inputs[k]));
+    }
+    return found;
 }
 
 /* ---- the type */

@@ -83,16 +83,25 @@ find_order(const Walk *walk, int *order)
     }
 }
 
+/* A new array or, if its elements lie in the order of the result, `into`: NULL without an exception if they do not. */
 static PyObject *
-new_result(const Walk *walk, const int *order, const npy_intp *shape, int type)
+result_for(const Walk *walk, const int *order, const npy_intp *shape, int type, PyArrayObject *into)
 {
     PyArray_Descr *descr = PyArray_DescrFromType(type);
     npy_intp strides[NPY_MAXDIMS], step = descr == NULL ? 0 : PyDataType_ELSIZE(descr);
+    int fits = into != NULL && PyArray_NDIM(into) == walk->ndim;
     for (int d = walk->ndim - 1; d >= 0; d--) {
-        strides[order[d]] = step;
-        step *= shape[order[d]];
+        int place = order[d];
+        strides[place] = step;
+        step *= shape[place];
+        fits = fits && PyArray_DIM(into, place) == shape[place] &&
+               (PyArray_STRIDE(into, place) == strides[place] || shape[place] == 1);
     }
-    return descr == NULL ? NULL : new_large(walk->ndim, shape, strides, descr);
+    if (descr == NULL || into == NULL) {
+        return descr == NULL ? NULL : new_large(walk->ndim, shape, strides, descr);
+    }
+    Py_DECREF(descr);
+    return fits && PyArray_TYPE(into) == type ? Py_NewRef(into) : NULL;
 }
 
 /* Join dimensions that all operands pass through without a jump. */
@@ -143,7 +152,7 @@ find_kind(const Walk *walk, Operand *operand, npy_intp size)
 }
 
 PyObject *
-begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up)
+begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int adds_up, PyArrayObject *into)
 {
     npy_intp shape[NPY_MAXDIMS];
     int order[NPY_MAXDIMS], kept = 0;
@@ -167,7 +176,7 @@ begin_walk(Walk *walk, PyArrayObject *const *arrays, int count, int type, int ad
         return NULL;
     }
     find_order(walk, order);
-    PyObject *result = adds_up ? PyArray_SimpleNew(0, NULL, type) : new_result(walk, order, shape, type);
+    PyObject *result = adds_up ? PyArray_SimpleNew(0, NULL, type) : result_for(walk, order, shape, type, into);
     npy_intp strides[NPY_MAXDIMS];
     for (int d = 0; d < walk->ndim; d++) { /* dimensions of one element are left out */
         if (shape[order[d]] != 1) {

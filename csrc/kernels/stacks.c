@@ -229,18 +229,3 @@ add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
                                     (is_float ? 0.15 : 0.3) * PyArray_SIZE(rows)));
     Py_RETURN_TRUE;
 }
-
-/* empty(shape, dtype): an array whose memory may be that of one that was freed (loops/memory.c) */
-PyObject *
-empty_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    PyArray_Dims dims = {NULL, 0};
-    PyArray_Descr *descr = NULL;
-    if (count != 2 || !PyArray_IntpConverter(arguments[0], &dims) || !PyArray_DescrConverter(arguments[1], &descr)) {
-        PyDimMem_FREE(dims.ptr);
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    }
-    PyObject *out = new_large(dims.len, dims.ptr, NULL, descr);
-    PyDimMem_FREE(dims.ptr);
-    return out;
-}

@@ -173,6 +173,15 @@ whole_powers_double(double *x)
     {                                                                                                \
         return scaled_exp_##REAL(x, 0);                                                              \
     }                                                                                                \
+    INLINE REAL exp2_##REAL(REAL x)                                                                  \
+    {                                                                                                \
+        const REAL least = sizeof(REAL) == 4 ? -151 : -1076, most = sizeof(REAL) == 4 ? 129 : 1025;  \
+        x = x < least ? least : x;                                                                   \
+        x = x > most ? most : x;                                                                     \
+        REAL n = (x + ROUND) - ROUND, half = (n * (REAL)0.5 + ROUND) - ROUND;                        \
+        REAL value = small_expm1_##REAL((x - n) * (REAL)0.69314718055994530942) + 1;                 \
+        return value * power_of_two_##REAL(half) * power_of_two_##REAL(n - half);                    \
+    }                                                                                                \
     INLINE REAL expm1_##REAL(REAL x)                                                                 \
     {                                                                                                \
         const REAL most = sizeof(REAL) == 4 ? 89 : 710;                                              \
@@ -511,6 +520,57 @@ erf_float(float x)
     q = q * far + 3.18539662e-4f;
     float outer = 1.0f - exp_float(q - far * far);
     return size < 1.0f ? p * x : signed_float(outer, x);
+}
+
+INLINE double
+erf_double(double x)
+{
+    double size = size_double(x), z = x * x, far = size > 6 ? 6 : size;
+    double p = 5.94525558422348744e-11;
+    p = p * z - 1.13656706718271593e-9;
+    p = p * z + 1.46578835309196535e-8;
+    p = p * z - 1.63500261920772685e-7;
+    p = p * z + 1.64609729541537657e-6;
+    p = p * z - 1.49255935187282267e-5;
+    p = p * z + 1.20553310375511081e-4;
+    p = p * z - 8.54832697876514882e-4;
+    p = p * z + 5.22397762478136979e-3;
+    p = p * z - 0.0268661706450729592;
+    p = p * z + 0.112837916709548579;
+    p = p * z - 0.376126389031837476;
+    p = p * z + 1.12837916709551257;
+    double q = -4.86493936075202247e-12;
+    q = q * far + 2.02028582551201362e-10;
+    q = q * far - 3.88992052456773827e-9;
+    q = q * far + 4.59322854267384142e-8;
+    q = q * far - 3.69559034575268786e-7;
+    q = q * far + 2.11476724968835968e-6;
+    q = q * far - 8.57865352991734421e-6;
+    q = q * far + 2.25324771599145672e-5;
+    q = q * far - 1.95218596827232601e-5;
+    q = q * far - 1.3655804223341625e-4;
+    q = q * far + 7.73049102486955354e-4;
+    q = q * far - 1.91895303263902861e-3;
+    q = q * far + 4.13543654655590126e-4;
+    q = q * far + 0.0189880368774647719;
+    q = q * far - 0.102702287041034235;
+    q = q * far + 0.363355943880868249;
+    q = q * far - 1.12837399147836758;
+    q = q * far - 5.13266140530212784e-7;
+    double outer = 1 - decaying_exp_double(q - far * far);
+    return size < 1 ? p * x : signed_double(outer, x);
+}
+
+INLINE float
+sqrt_float(float x)
+{
+    return sqrtf(x);
+}
+
+INLINE double
+sqrt_double(double x)
+{
+    return sqrt(x);
 }
 
 /* ---- powers of positive numbers, in double */

@@ -1,29 +1,28 @@
 /* Softmax and cross entropy: twins of functions of ops/network/softmax.py and ops/network/cross_entropy.py. */
+#include "kernels/fills.h"
 #include "kernels/kernels.h"
+#include "loops/exp.h"
 #include "twins/arrays.h"
 #include "twins/table.h"
 
 #include <math.h>
 
-/* ---- cross entropy, where rows are few and short: longer ones gain from NumPy's vector instructions */
+/* ---- cross entropy, where scores are few */
 
 #define FEW_SCORES 4096
 
-/* The scores (an array of rows) and targets of a loss that has no exceptions: no weights, no target to ignore or
- * refuse. Whether it is such a one. */
+/* Whether these are so many targets of which none is to be ignored or refused. */
 static int
-is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
+are_simple_targets(PyObject *target, npy_intp rows, npy_intp count, PyObject *ignored)
 {
-    PyArrayObject *input = plain_array(scores, 2), *classes = (PyArrayObject *)target;
-    if (input == NULL || PyArray_SIZE(input) > FEW_SCORES || PyArray_DIM(input, 1) == 0 ||
-        !PyArray_CheckExact(target) || PyArray_NDIM(classes) != 1 || PyArray_TYPE(classes) != NPY_INT64 ||
-        !PyArray_ISCARRAY_RO(classes) || PyArray_DIM(classes, 0) != PyArray_DIM(input, 0) ||
-        PyArray_DIM(classes, 0) == 0 || !PyLong_CheckExact(ignored)) {
+    PyArrayObject *classes = (PyArrayObject *)target;
+    if (!PyArray_CheckExact(target) || PyArray_NDIM(classes) != 1 || PyArray_TYPE(classes) != NPY_INT64 ||
+        !PyArray_ISCARRAY_RO(classes) || PyArray_DIM(classes, 0) != rows || rows == 0 || !PyLong_CheckExact(ignored)) {
         return 0;
     }
-    npy_int64 without = PyLong_AsLongLong(ignored), count = PyArray_DIM(input, 1);
+    npy_int64 without = PyLong_AsLongLong(ignored);
     const npy_int64 *own = PyArray_DATA(classes);
-    for (npy_intp i = 0; i < PyArray_DIM(classes, 0); i++) {
+    for (npy_intp i = 0; i < rows; i++) {
         if (own[i] < 0 || own[i] >= count || own[i] == without) {
             PyErr_Clear();
             return 0;
@@ -36,25 +35,45 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
     return 1;
 }
 
-#define CROSS_ENTROPY(type, exponential)                                                                              \
-    static type largest_##type(const type *row, npy_intp columns)                                                     \
+/* The scores (an array of rows) and targets of a loss that has no exceptions: no weights, no target to ignore or
+ * refuse. Whether it is such a one. */
+static int
+is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
+{
+    PyArrayObject *input = plain_array(scores, 2);
+    return input != NULL && PyArray_SIZE(input) <= FEW_SCORES && PyArray_DIM(input, 1) != 0 &&
+           are_simple_targets(target, PyArray_DIM(input, 0), PyArray_DIM(input, 1), ignored);
+}
+
+#define REAL float
+#include "loops/max_and_sum.h"
+#undef REAL
+#define REAL double
+#include "loops/max_and_sum.h"
+#undef REAL
+
+/* below these, exponentials are 0; of -infinity, too, of which the processor would take note */
+#define LEAST_float -100
+#define LEAST_double -800
+
+/* The largest of a row need not be NaN where one of its numbers is: the sum is. */
+#define CROSS_ENTROPY(type)                                                                                           \
+    CLONES static double exponentials_##type(const type *x, type *largest, npy_intp columns, type *out)               \
     {                                                                                                                 \
-        type largest = row[0];                                                                                        \
-        for (npy_intp j = 1; j < columns; j++) {                                                                      \
-            largest = row[j] > largest || row[j] != row[j] ? row[j] : largest;                                        \
+        type most = *largest = largest_##type(x, columns);                                                            \
+        for (npy_intp j = 0; j < columns; j++) {                                                                      \
+            type below = x[j] - most;                                                                                 \
+            out[j] = decay_##type(below < LEAST_##type ? LEAST_##type : below);                                       \
         }                                                                                                             \
-        return largest;                                                                                               \
+        return sum_of_##type(out, NULL, columns);                                                                     \
     }                                                                                                                 \
                                                                                                                       \
     static double losses_##type(const type *x, const npy_int64 *target, npy_intp rows, npy_intp columns, type *out)   \
     {                                                                                                                 \
         double total = 0;                                                                                             \
+        type largest, some[FEW_SCORES];                                                                               \
         for (npy_intp i = 0; i < rows; i++, x += columns) {                                                           \
-            type largest = largest_##type(x, columns);                                                                \
-            double sum = 0;                                                                                           \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                sum += exponential(x[j] - largest);                                                                   \
-            }                                                                                                         \
+            double sum = exponentials_##type(x, &largest, columns, some);                                             \
             double loss = log(sum) - (x[target[i]] - largest);                                                        \
             out[i] = (type)loss;                                                                                      \
             total += loss;                                                                                            \
@@ -66,12 +85,7 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
                               npy_intp columns, type *out)                                                            \
     {                                                                                                                 \
         for (npy_intp i = 0; i < rows; i++, x += columns, out += columns) {                                           \
-            type largest = largest_##type(x, columns);                                                                \
-            double sum = 0;                                                                                           \
-            for (npy_intp j = 0; j < columns; j++) {                                                                  \
-                sum += out[j] = exponential(x[j] - largest);                                                          \
-            }                                                                                                         \
-            type scale = (type)(grad[i] / sum);                                                                       \
+            type largest, scale = (type)(grad[i] / exponentials_##type(x, &largest, columns, out));                   \
             for (npy_intp j = 0; j < columns; j++) {                                                                  \
                 out[j] *= scale;                                                                                      \
             }                                                                                                         \
@@ -79,8 +93,8 @@ is_simple_loss(PyObject *scores, PyObject *target, PyObject *ignored)
         }                                                                                                             \
     }
 
-CROSS_ENTROPY(float, expf)
-CROSS_ENTROPY(double, exp)
+CROSS_ENTROPY(float)
+CROSS_ENTROPY(double)
 
 static int
 is_reduction(PyObject *reduction, const char *name)
@@ -176,6 +190,97 @@ target_coefficients(PyObject *const *arguments)
         else {
             ((double *)PyArray_DATA(out))[i] = each;
         }
+    }
+    return (PyObject *)out;
+}
+
+/* ---- the score of one class, and a number in its place */
+
+#define CHOSEN(type)                                                                                                  \
+    static double losses_of_chosen_##type(const type *x, const npy_int64 *target, npy_intp rows, npy_intp columns,    \
+                                          double each, type *coefficients, type *out)                                 \
+    {                                                                                                                 \
+        double total = 0;                                                                                             \
+        for (npy_intp i = 0; i < rows; i++, x += columns) {                                                           \
+            type loss = -x[target[i]];                                                                                \
+            coefficients[i] = (type)each;                                                                             \
+            total += (double)loss * (type)each;                                                                       \
+            if (out != NULL) {                                                                                        \
+                out[i] = loss;                                                                                        \
+            }                                                                                                         \
+        }                                                                                                             \
+        return total;                                                                                                 \
+    }                                                                                                                 \
+                                                                                                                      \
+    static void put_chosen_##type(const type *x, const npy_int64 *target, npy_intp rows, npy_intp columns, type *out) \
+    {                                                                                                                 \
+        for (npy_intp i = 0; i < rows; i++, out += columns) {                                                         \
+            out[target[i]] = x[i];                                                                                    \
+        }                                                                                                             \
+    }
+
+CHOSEN(float)
+CHOSEN(double)
+
+/* nll_forward(xp, input, target, weight, ignore_index, reduction): the loss, and how much every target counts */
+PyObject *
+nll_forward(PyObject *const *arguments)
+{
+    PyObject *reduction = arguments[5];
+    PyArrayObject *input = plain_array(arguments[1], 2);
+    int mean = is_reduction(reduction, "mean"), all = !mean && is_reduction(reduction, "none");
+    if (input == NULL || arguments[3] != Py_None || !(mean || all || is_reduction(reduction, "sum")) ||
+        !are_simple_targets(arguments[2], PyArray_DIM(input, 0), PyArray_DIM(input, 1), arguments[4])) {
+        return NULL;
+    }
+    const npy_int64 *target = PyArray_DATA((PyArrayObject *)arguments[2]);
+    npy_intp rows = PyArray_DIM(input, 0), columns = PyArray_DIM(input, 1);
+    int type = PyArray_TYPE(input);
+    PyArrayObject *coefficients = (PyArrayObject *)new_array(1, &rows, type);
+    PyArrayObject *out = (PyArrayObject *)new_array(all, &rows, type);
+    double each = mean ? 1.0 / rows : 1;
+    if (out == NULL || coefficients == NULL) {
+        Py_XDECREF(out);
+        Py_XDECREF(coefficients);
+        return NULL;
+    }
+    void *to = PyArray_DATA(out), *counts = PyArray_DATA(coefficients);
+    if (type == NPY_FLOAT) {
+        double total = losses_of_chosen_float(PyArray_DATA(input), target, rows, columns, each, counts, all ? to : NULL);
+        *(float *)to = all ? *(float *)to : (float)total;
+    }
+    else {
+        double total = losses_of_chosen_double(PyArray_DATA(input), target, rows, columns, each, counts, all ? to : NULL);
+        *(double *)to = all ? *(double *)to : total;
+    }
+    return Py_BuildValue("NN", out, coefficients);
+}
+
+/* scores_from_classes(xp, input, target, classes, ignore_index): zeros, but for the numbers in the places of the targets */
+PyObject *
+scores_from_classes(PyObject *const *arguments)
+{
+    PyArrayObject *input = plain_array(arguments[1], 1);
+    long long classes = PyLong_CheckExact(arguments[3]) ? PyLong_AsLongLong(arguments[3]) : -1;
+    if (input == NULL || classes < 0 ||
+        !are_simple_targets(arguments[2], PyArray_DIM(input, 0), (npy_intp)classes, arguments[4])) {
+        PyErr_Clear();
+        return NULL;
+    }
+    const npy_int64 *target = PyArray_DATA((PyArrayObject *)arguments[2]);
+    npy_intp shape[2] = {PyArray_DIM(input, 0), (npy_intp)classes};
+    PyArray_Descr *dtype = PyArray_DESCR(input);
+    Py_INCREF(dtype);
+    PyArrayObject *out = (PyArrayObject *)new_large(2, shape, NULL, dtype);
+    if (out == NULL) {
+        return NULL;
+    }
+    zero_array(out);
+    if (dtype == core.float32) {
+        put_chosen_float(PyArray_DATA(input), target, shape[0], shape[1], PyArray_DATA(out));
+    }
+    else {
+        put_chosen_double(PyArray_DATA(input), target, shape[0], shape[1], PyArray_DATA(out));
     }
     return (PyObject *)out;
 }

@@ -83,6 +83,8 @@ PyObject *apply_linear(PyObject *const *arguments);
 /* ---- loss.c */
 
 PyObject *cross_entropy_forward(PyObject *const *arguments);
+PyObject *nll_forward(PyObject *const *arguments);
+PyObject *scores_from_classes(PyObject *const *arguments);
 PyObject *softmax_minus_target(PyObject *const *arguments);
 PyObject *target_coefficients(PyObject *const *arguments);
 PyObject *normalized_exponentials(PyObject *const *arguments);

@@ -20,7 +20,8 @@ pytestmark = [
 
 #: the largest error, in units in the last place (docs/compiled-core.md)
 ULP = {"exp": 1.1, "expm1": 2.0, "logistic": 2.4, "cosh": 1.6, "sinh": 1.8, "tanh": 1.5, "log": 1.0, "log2": 1.8,
-       "log1p": 1.2, "log1p_of_exp": 2.0, "direction": 0.1, "sin": 2.4, "cos": 2.4, "arctan": 2.7}  # fmt: skip
+       "log1p": 1.2, "log1p_of_exp": 2.0, "direction": 0.1, "sin": 2.4, "cos": 2.4, "arctan": 2.7,
+       "exp2": 1.1, "sqrt": 0.501}  # fmt: skip
 
 FUNCTIONS = {} if core is None else core.make_functions()
 
@@ -46,12 +47,14 @@ def numbers(name: str, dtype: str) -> Any:
     """Numbers of all sizes for which the function is finite."""
     rng, count = np.random.default_rng(3), 20_000
     reach = (
-        {"f": 88, "d": 709}[dtype] if name in ("exp", "expm1", "logistic", "cosh", "sinh", "log1p_of_exp") else 90_000
+        {"f": 88, "d": 709}[dtype]
+        if name in ("exp", "exp2", "expm1", "logistic", "cosh", "sinh", "log1p_of_exp")
+        else 90_000
     )
     small = 10.0 ** rng.uniform(-44 if dtype == "f" else -320, 0, count)
     signs = rng.choice([-1, 1], count)
     found = [rng.standard_normal(count), rng.uniform(-reach, reach, count), small * signs, rng.uniform(-2, 2, count)]
-    if name in ("log", "log2"):
+    if name in ("log", "log2", "sqrt"):
         found = [np.abs(part) for part in found] + [10.0 ** rng.uniform(0, 38 if dtype == "f" else 307, count)]
     if name == "log1p":
         found = [np.abs(part) for part in found] + [rng.uniform(-1, 0, count) * 0.99999, -small * 0.99999]
@@ -90,10 +93,14 @@ def test_error_function() -> None:
     truth = np.array([math.erf(v) for v in x.astype("f").astype("d").tolist()])
     error = np.abs(FUNCTIONS["error_function"](x.astype("f")) - truth) / np.spacing(np.abs(truth).astype("f"))
     assert np.max(error) < 2.6
-    np.testing.assert_array_equal(FUNCTIONS["error_function"](x), [math.erf(v) for v in x.tolist()])
-    edges = FUNCTIONS["error_function"](np.array([0.0, -0.0, np.inf, -np.inf, np.nan], "f"))
-    np.testing.assert_array_equal(edges, [0, 0, 1, -1, np.nan])
-    assert np.signbit(edges[1])
+    x = np.concatenate([x, np.random.default_rng(2).uniform(-1.5, 1.5, 5000), 10.0 ** np.arange(-320.0, 0, 0.5)])
+    truth = np.array([math.erf(v) for v in x.tolist()])  # the C library's: below one unit itself
+    error = np.abs(FUNCTIONS["error_function"](x) - truth) / np.spacing(np.abs(truth))
+    assert np.max(error) <= 2
+    for dtype in "fd":
+        edges = FUNCTIONS["error_function"](np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 7, -1e300], dtype))
+        np.testing.assert_array_equal(edges, [0, 0, 1, -1, np.nan, 1, -1])
+        assert np.signbit(edges[1])
 
 
 def test_powers() -> None:
@@ -138,6 +145,8 @@ def test_a_value_does_not_depend_on_its_place(name: str, dtype: str) -> None:
         ("log", -1, "invalid value"),
         ("log1p", -2, "invalid value"),
         ("sin", np.inf, "invalid value"),
+        ("exp2", 1e4, "overflow"),
+        ("sqrt", -1, "invalid value"),
         ("power", -2, "invalid value"),
     ],
 )

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -296,3 +297,52 @@ def test_threads_count_every_change_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert [(x._version, x.tolist()) for x in tensors] == [(2000, [2000.0] * 3)] * 4
+
+
+#: large tensors, by how they lie
+LARGE: dict[str, Callable[[], Any]] = {
+    "plain": lambda: values(200, 300) / 1e4 - 1,
+    "transposed": lambda: (values(300, 200) / 1e4 - 1).t(),
+    "every other": lambda: (values(200, 600) / 1e4 - 1)[:, ::2],
+    "recorded": lambda: (leaf(200, 300) / 1e4) - 1,
+}
+
+LARGE_CHANGES: dict[str, Callable[..., Any]] = {
+    "relu_": lambda f, x: f(x),
+    "sigmoid_": lambda f, x: f(x),
+    "round_": lambda f, x: f(x),
+    "clamp_": lambda f, x: f(x, -0.5, 0.5),
+    "addcmul_": lambda f, x: f(x, values(300), values(200, 300), value=0.5),
+    "addcmul_ itself": lambda f, x: f(x, x, x, value=0.5),
+    "lerp_": lambda f, x: f(x, values(200, 1), 0.25),
+}
+
+
+@pytest.mark.parametrize("change", LARGE_CHANGES)
+@pytest.mark.parametrize("target", LARGE)
+def test_large_arrays_are_changed_where_they_lie(target: str, change: str) -> None:
+    name, given = change.split()[0], LARGE_CHANGES[change]
+    expected = given(getattr(ut.Tensor, name[:-1]), LARGE[target]())
+    x = LARGE[target]()
+    memory = x.data_ptr()
+    assert given(getattr(ut.Tensor, name), x) is x
+    assert (x.data_ptr(), x._version) == (memory, 1)
+    np.testing.assert_array_equal(x.detach().numpy(), expected.detach().numpy())
+    assert x.requires_grad == expected.requires_grad
+
+
+def test_no_second_array_is_made_of_what_is_large() -> None:
+    x, y = values(400, 400), values(400, 400)
+
+    def change() -> None:
+        x.relu_().clamp_(0.0, 1.0).sigmoid_().addcmul_(y, x).lerp_(y, 0.5)
+
+    change()  # programs are made
+    tracemalloc.start()
+    try:
+        change()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < x.nbytes / 8
+    assert x._version == 10

@@ -14,7 +14,13 @@ from undertow.backend import cpu
 from undertow.backend.cpu import broadcast_to, sum_to
 from undertow.compiled import core
 from undertow.ops.linalg.matmul import multiply_matrices
-from undertow.ops.network.cross_entropy import cross_entropy_forward, softmax_minus_target, target_coefficients
+from undertow.ops.network.cross_entropy import (
+    cross_entropy_forward,
+    nll_forward,
+    scores_from_classes,
+    softmax_minus_target,
+    target_coefficients,
+)
 from undertow.ops.network.softmax import (
     log_softmax_gradient,
     logs_of_softmax,
@@ -174,9 +180,11 @@ def test_cross_entropy(dtype: Any, label: int, reduction: str) -> None:
     for ignored in (-100, 2):
         for weight in (None, np.ones(3, dtype)):
             both(cross_entropy_forward, cpu, x, target, weight, ignored, reduction, tolerance=tolerance)
+            both(nll_forward, cpu, x, target, weight, ignored, reduction, tolerance=tolerance)
             if reduction != "most":
                 both(target_coefficients, cpu, target, weight, 3, ignored, reduction, x.dtype, tolerance=tolerance)
         g = rng.normal(size=target.shape).astype(dtype)
+        both(scores_from_classes, cpu, g, target, 3, ignored)
         if dtype is not np.int64 and target.size == 4:
             both(softmax_minus_target, cpu, g, target, x, ignored, tolerance=tolerance)
 
@@ -190,6 +198,7 @@ def test_cross_entropy_of_extreme_scores(dtype: Any, special: Any) -> None:
             target = np.array([label, 1])
             both(cross_entropy_forward, cpu, x, target, None, -100, "none", tolerance=1e-6)
             both(softmax_minus_target, cpu, np.ones(2, dtype), target, x, -100, tolerance=1e-6)
+            both(nll_forward, cpu, x, target, None, -100, "mean", tolerance=1e-6)
 
 
 def test_large_and_empty_losses_are_left_to_python() -> None:
@@ -269,6 +278,9 @@ def test_nothing_is_left_behind() -> None:
         lambda: positive_part(cpu, x),
         lambda: cross_entropy_forward(cpu, x, target, None, -100, "mean"), lambda: transpose_matrix(cpu, x),
         lambda: target_coefficients(cpu, target, None, 3, -100, "sum", x.dtype),
+        lambda: nll_forward(cpu, x, target, None, -100, "mean"),
+        lambda: nll_forward(cpu, x, target, None, -100, "none"),
+        lambda: scores_from_classes(cpu, g, target, 3, -100),
     ]  # fmt: skip
     for call in calls:
         call()

@@ -217,7 +217,8 @@ def _seeds(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
             continue
         if not isinstance(seed, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(seed).__name__}")
-        _check_seed(index, seed, shape, dtype)
+        if seed._array.shape != shape or seed._array.dtype is not dtype:
+            _check_seed(index, seed, shape, dtype)
         seeds.append(seed)
     return seeds
 
@@ -301,8 +302,8 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
 
 
 def _target_edge(target: Tensor, index: int) -> Any:
-    if isinstance(target, Tensor) and target._edge is LEAF and try_get_grad_accumulator(target) is None:
-        return Identity(target)
+    if isinstance(target, Tensor) and target._edge is LEAF:
+        return try_get_grad_accumulator(target) or Identity(target)
     edge = gradient_edge(target) if isinstance(target, Tensor) else internal_edge(target)
     if edge is None and isinstance(target, Tensor):
         edge = recorded_edge(target)  # of a view that is cut off from its base: nothing leads there

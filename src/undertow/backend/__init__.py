@@ -20,7 +20,10 @@ def namespace_of(device: object) -> ArrayNamespace:
         if default is None:
             return cpu
         device = default[0]
-    device = device if isinstance(device, Device) else Device(device)
+    if type(device) is not Device:
+        if device == "cpu":
+            return cpu
+        device = Device(device)
     if device.type == "cpu":
         return cpu
     if device.type == "sim":

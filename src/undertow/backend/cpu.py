@@ -58,7 +58,7 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
-        self.matmul, self.empty, self.full = stacks.matmul, stacks.empty, stacks.full
+        self.matmul, self.empty, self.full, self.ones = stacks.matmul, stacks.empty, stacks.full, stacks.ones
         self.copyto = copyto
         for name in READ_TWICE:
             setattr(self, name, _of_a_copy(getattr(np, name)))

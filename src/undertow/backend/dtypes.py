@@ -224,7 +224,7 @@ def of_limits(d: DType) -> np.dtype[Any]:
 def as_dtype(d: DType, function: str = "dtype") -> np.dtype[Any]:
     """One of `ALL` (or bfloat16) from a dtype, its name, a NumPy scalar type, or Python's bool, int, float, complex."""
     try:
-        return _BY_KEY[d]
+        return _BY_KEY[d.dtype if type(d) is dtype else d]
     except (KeyError, TypeError):
         if isinstance(d, str) and d.rpartition(".")[2] in _BY_NAME:
             return _BY_NAME[d.rpartition(".")[2]]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.interface import Array, DType
+from undertow.backend.silence import quietly
 from undertow.compiled import core
 
 #: elements of a result from which on it is worth looking further
@@ -42,9 +43,26 @@ def full(shape: Any, value: Array, dtype: DType = None, *args: Any, **kwargs: An
     """np.full"""
     if core is None or dtype is None or args or kwargs:
         return np.full(shape, value, dtype, *args, **kwargs)
+    if type(value) in (int, float, bool):
+        return core.filled(shape, dtype, value)
     out = core.empty(shape, dtype)
     np.copyto(out, value, casting="unsafe")
     return out
+
+
+def ones(shape: Any, dtype: DType = float, *args: Any, **kwargs: Any) -> Any:
+    """np.ones"""
+    if core is not None and not args and not kwargs:
+        return core.filled(shape, dtype, 1)
+    return np.ones(shape, dtype, *args, **kwargs)
+
+
+def fill(array: Array, number: Any) -> None:
+    """array.fill(number)"""
+    if core is not None and type(array) is np.ndarray:
+        core.fill(array, number)
+    else:
+        quietly(array.fill, number)
 
 
 def dot(a: Array, b: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.ops.views.clone import to_dtype
+from undertow.ops.views.clone import _to_copy
 from undertow.tensor import Tensor
 
 
@@ -33,4 +33,4 @@ def convert(input: Tensor, dtype: DType | None, xp: Namespace) -> Tensor:
         return _to_device(input, dtype or input._array.dtype, input._xp, xp)
     if dtype is None or dtype is input._array.dtype:
         return input
-    return to_dtype(input, dtype)
+    return input if dtype == input._array.dtype else _to_copy(input, dtype)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.backend.silence import quietly
+from undertow.backend.stacks import fill
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.arguments.sizes import as_int
@@ -382,7 +382,7 @@ def full(
         dtype = foreign.dtype_of_number(number)
     dtype = dtypes.as_dtype(dtype, "full")
     array = xp.empty(sequence_shape("full", size), dtype)
-    quietly(array.fill, fit(number, dtype))
+    fill(array, fit(number, dtype))
     return leaf(array, xp, requires_grad)
 
 

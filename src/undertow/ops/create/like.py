@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.backend.silence import quietly
+from undertow.backend.stacks import fill as fill_array
+from undertow.modes import current
 from undertow.ops.create.creation import (
     as_number,
     empty,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 def _filled(xp: Namespace, input: Array, fill_value: Any, dtype: DType, order: str) -> Array:
     out = made_in_order(input, order, lambda source, order: xp.empty_like(source, dtype=dtype, order=order))
-    quietly(out.fill, fill_value)
+    fill_array(out, fill_value)
     return out
 
 
@@ -79,6 +80,16 @@ def _fill_like(
     requires_grad: bool,
     memory_format: Any,
 ) -> Tensor:
+    if device is memory_format is None and type(input) is Tensor and not current().unusual:
+        array = input._array
+        if type(array) is cpu.ndarray and array.flags.c_contiguous:  # the usual case, in half the time
+            dtype = array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
+            out = (
+                cpu.full(array.shape, fit(fill, dtype), dtype)
+                if name != "empty_like"
+                else cpu.empty(array.shape, dtype)
+            )
+            return leaf(out, cpu, requires_grad)
     if isinstance(input, Tensor) and device is not None and namespace_of(device) is not input._xp:
         input = _blank(input, namespace_of(device))
     make = lambda dtype, order: _full_like(input, fit(fill, dtype), dtype, order)

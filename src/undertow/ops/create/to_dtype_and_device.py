@@ -31,8 +31,15 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     >>> x.to(ut.float64).dtype == ut.float64, x.to("cpu") is x
     (True, True)
     """
-    if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.AnyDtype):
-        return convert(self, dtypes.as_dtype(args[0], "to"), self._xp)
+    if len(args) == 1 and not kwargs:
+        first = args[0]
+        kind = type(first)
+        if kind is dtypes.dtype:
+            return convert(self, dtypes.as_dtype(first, "to"), self._xp)
+        if kind is str or kind is Device:
+            return convert(self, None, namespace_of(first))
+        if isinstance(first, Tensor):
+            return convert(self, first._array.dtype, first._xp)
     dtype, device, copy, format, goes_on = to_all_arguments(*args, **kwargs)
     xp = self._xp if device is None else namespace_of(device)
     dtype = None if dtype is None else dtypes.as_dtype(dtype, "to")
@@ -91,7 +98,8 @@ def _caster(name: str, dtype: DType) -> Callable[..., Tensor]:
     """`tensor.float()` and its kin."""
 
     def cast(self: Tensor, memory_format: Any = None) -> Tensor:
-        return in_order(convert(self, dtype, self._xp), memory_format, self)
+        found = convert(self, dtype, self._xp)
+        return found if memory_format is None else in_order(found, memory_format, self)
 
     cast.__name__ = cast.__qualname__ = name
     cast.__doc__ = f"The tensor as {dtype}: itself if it is that already.\n\nExample: `ut.tensor([0, 2]).{name}()`"

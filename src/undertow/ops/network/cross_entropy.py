@@ -112,7 +112,8 @@ def _picked_scores(xp: Namespace, input: Array, target: Array, ignore_index: int
     return scores if kept is None else xp.where(kept, scores, 0)
 
 
-def _scores_from(xp: Namespace, input: Array, target: Array, classes: int, ignore_index: int) -> Array:
+@twin
+def scores_from_classes(xp: Namespace, input: Array, target: Array, classes: int, ignore_index: int) -> Array:
     target, kept = _known_classes(xp, target, classes, ignore_index)
     out = xp.zeros((classes,) if target.ndim == 0 else (target.shape[0], classes, *target.shape[1:]), input.dtype)
     out[_place_of(xp, target)] = input if kept is None else xp.where(kept, input, 0)
@@ -152,7 +153,7 @@ pick_class = primitive(
 
 put_class = primitive(
     "_put_class",
-    forward=_scores_from,
+    forward=scores_from_classes,
     vjp={
         "input": lambda xp, g, target, ignore_index: xp._pick_class(g, target, ignore_index),
         "target": None,
@@ -187,22 +188,18 @@ def reduced(xp: Namespace, losses: Array, reduction: str) -> Array:
     return losses if reduction == "none" else xp.add.reduce(losses, axis=None)
 
 
-def _class_losses(name: str, losses_of: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward of a loss; `losses_of(xp, input, place)` gives the loss of every target."""
-
-    def forward(
-        xp: Namespace, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
-    ) -> tuple[Array, Array]:
-        check_reduction(reduction)
-        require_kinds(name, input, "f")
-        _check_shapes(input, target, weight)
-        target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
-        coefficients = _coefficients_of(xp, target, kept, weight, reduction, input.dtype)
-        losses = losses_of(xp, input, _place_of(xp, target))
-        losses = losses * coefficients if kept is None else xp.where(kept, losses, 0) * coefficients
-        return reduced(xp, losses, reduction), coefficients
-
-    return forward
+@twin
+def nll_forward(
+    xp: Namespace, input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str
+) -> tuple[Array, Array]:
+    check_reduction(reduction)
+    require_kinds("nll_loss_out_frame", input, "f")
+    _check_shapes(input, target, weight)
+    target, kept = _known_classes(xp, target, input.shape[_class_axis(input.shape)], ignore_index)
+    coefficients = _coefficients_of(xp, target, kept, weight, reduction, input.dtype)
+    losses = -input[_place_of(xp, target)]
+    losses = losses * coefficients if kept is None else xp.where(kept, losses, 0) * coefficients
+    return reduced(xp, losses, reduction), coefficients
 
 
 def _batch_losses(op: Callable[..., Any], args: Sequence[Any], in_dims: InDims) -> tuple[Any, int]:
@@ -226,13 +223,9 @@ def _total_tangent(xp: Namespace, values: Array, reduction: str) -> tuple[Any, N
     return (values if reduction == "none" else xp.sum(values)), None
 
 
-def _negative_score(xp: Namespace, input: Array, place: Any) -> Array:
-    return -input[place]
-
-
 nll_of_classes = primitive(
     "_nll_of_classes",
-    forward=_class_losses("nll_loss_out_frame", _negative_score),
+    forward=nll_forward,
     vjp={
         "input": lambda xp, g, target, weight, coefficients, input_shape, ignore_index: xp._put_class(
             -g * coefficients, target, input_shape[_class_axis(input_shape)], ignore_index
