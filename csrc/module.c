@@ -267,6 +267,8 @@ static PyMethodDef functions[] = {
     {"running_extremes", (PyCFunction)(void (*)(void))running_extremes, METH_FASTCALL},
     {"is_ahead_of_blas", is_ahead_of_blas, METH_NOARGS},
     {"matrix_product", (PyCFunction)(void (*)(void))matrix_product, METH_FASTCALL},
+    {"packed_rows", packed_rows, METH_O},
+    {"packed_product", (PyCFunction)(void (*)(void))packed_product, METH_FASTCALL},
     {"add_bias", (PyCFunction)(void (*)(void))add_bias, METH_FASTCALL},
     {"empty", (PyCFunction)(void (*)(void))empty_array, METH_FASTCALL},
     {"order_rows", (PyCFunction)(void (*)(void))order_rows, METH_FASTCALL},

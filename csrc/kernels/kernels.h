@@ -168,6 +168,8 @@ PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t
 PyObject *over_stacks(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *is_ahead_of_blas(PyObject *module, PyObject *nothing);
 PyObject *matrix_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *packed_rows(PyObject *module, PyObject *left);
+PyObject *packed_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *set_small_product(PyObject *module, PyObject *wanted);
 PyObject *add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *empty_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

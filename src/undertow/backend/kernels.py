@@ -49,6 +49,10 @@ def told(name: str, compiled: Callable[..., Any], arguments: tuple[Any, ...]) ->
     return found
 
 
+#: (matrix, in any order in memory) -> it as the left factor of packed_product
+packed_rows = kernel("packed_rows")
+#: (left factor, right, out) -> True; out = left @ right
+packed_product = kernel("packed_product")
 #: (x, dims, weight, bias, eps, centred) -> (out, mean, rstd)
 norm_rows = kernel("norm_rows")
 #: (g, x, dims, mean, rstd, weight, needs) -> gradients of x, weight and bias
