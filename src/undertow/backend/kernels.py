@@ -200,6 +200,10 @@ random_singles = kernel("random_singles")
 random_doubles = kernel("random_doubles")
 random_normals = kernel("random_normals")
 random_permutation = kernel("random_permutation")
+#: (concentrations, gamma variables of rate 1), both in double precision -> how the variables move with them
+gamma_slopes = kernel("gamma_slopes")
+#: (beta variables, a, b), likewise -> how the variables move with a
+beta_slopes = kernel("beta_slopes")
 #: (capsule, spare normal number or None, concentrations) -> (array, the next spare); see ops/random/rejection.py
 random_gammas = kernel("random_gammas")
 #: (capsule, float64 rates) -> array
