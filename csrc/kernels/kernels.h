@@ -168,6 +168,8 @@ PyObject *place_twister(PyObject *module, PyObject *const *arguments, Py_ssize_t
 PyObject *over_stacks(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *is_ahead_of_blas(PyObject *module, PyObject *nothing);
 PyObject *matrix_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *packed_rows(PyObject *module, PyObject *left);
+PyObject *packed_product(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *set_small_product(PyObject *module, PyObject *wanted);
 PyObject *add_bias(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *new_filled(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -176,6 +178,8 @@ PyObject *special_function(PyObject *module, PyObject *const *arguments, Py_ssiz
 PyObject *grid_sample(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *grid_sample_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *order_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *gamma_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *beta_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_gammas(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_poissons(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_binomials(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -53,7 +53,10 @@ NAME(add_panel_of_tiles)(Py_ssize_t count, const REAL *left, const REAL *right, 
                          REAL *out, Py_ssize_t step)
 {
     for (; rows > 0; rows -= TILE_ROWS, left += TILE_ROWS * count, out += TILE_ROWS * step) {
-        if (columns <= WIDTH) {
+        if (columns == WIDTH && rows >= TILE_ROWS) {
+            NAME(add_tile)(1, count, left, right, out, step);
+        }
+        else if (columns <= WIDTH) {
             NAME(add_part_of_tile)(1, count, left, right, rows < TILE_ROWS ? rows : TILE_ROWS, columns, out, step);
         }
         else if (rows < TILE_ROWS || columns < 2 * WIDTH) {

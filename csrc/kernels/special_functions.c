@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "loops/threads.h"
 #define FUSED_PRODUCTS
-#include "loops/functions.h"
+#include "kernels/digamma.h"
 
 #ifdef HAS_FUNCTIONS
 
@@ -15,19 +15,6 @@
 #define AT_ONCE 512 /* elements that are computed before the next ones are read */
 #define VECTOR 32   /* numbers; of which all vectors of all processors are a part */
 #define WHOLE(count) (((count) + VECTOR - 1) & ~(Py_ssize_t)(VECTOR - 1))
-
-/* The polynomial with these coefficients, highest power first. */
-INLINE double
-polynomial(const double *coefficients, const int count, double x)
-{
-    double p = coefficients[0];
-    UNROLLED for (int k = 1; k < count; k++) {
-        p = p * x + coefficients[k];
-    }
-    return p;
-}
-
-#define POLYNOMIAL(x, ...) polynomial((const double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double), x)
 
 /* How far x is from the nearest integer. */
 INLINE double
@@ -60,21 +47,7 @@ lgamma_left(double x, double of_reflected)
     return x == -INFINITY ? INFINITY : value;
 }
 
-/* ---- its derivatives: the same from 10 on, and sums of powers of 1 / (x + k) below */
-
-INLINE double
-digamma_right(double x)
-{
-    int is_small = x < 10;
-    double y = is_small ? x + 10 : x, z = 1 / (y * y), t = is_small ? x : 1, above = 0, below = 1;
-    UNROLLED for (int k = 0; k < 10; k++) { /* the sum of 1 / (t + k) as one fraction */
-        above = above * (t + k) + below;
-        below = below * (t + k);
-    }
-    double series = POLYNOMIAL(z, 3617.0 / 8160, -1.0 / 12, 691.0 / 32760, -1.0 / 132, 1.0 / 240, -1.0 / 252, 1.0 / 120,
-                               -1.0 / 12);
-    return log_double(y) - 0.5 / y + series * z - (is_small ? above / below : 0);
-}
+/* ---- its derivatives: see kernels/digamma.h */
 
 INLINE double
 digamma_left(double x, double of_reflected)

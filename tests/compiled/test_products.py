@@ -60,6 +60,33 @@ def test_products(dtype: str, tolerance: float) -> None:
             np.testing.assert_array_equal(product(a, b, threads), found)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f", 1e-5), ("d", 1e-13)])
+@pytest.mark.parametrize("layout", ["C", "F", "apart"])
+def test_a_left_factor_that_is_packed_once(dtype: str, tolerance: float, layout: str) -> None:
+    for rows, elements, columns in (*SIZES, (512, 300, 16), (24, 7, 32), (13, 600, 8), (1, 1, 1)):
+        a = laid_out(rows, elements, dtype, layout)
+        packed = core.packed_rows(a)
+        for threads in (1, 3):
+            core.set_threads(threads)
+            b, out = laid_out(elements, columns, dtype, "C"), np.full((rows, columns), np.nan, dtype)
+            assert core.packed_product(packed, b, out)
+            np.testing.assert_allclose(out, a.astype("d") @ b, rtol=0, atol=tolerance * (1 + elements**0.5))
+
+
+def test_what_cannot_be_packed_once() -> None:
+    a, b, out = np.ones((9, 8), "f"), np.ones((8, 7), "f"), np.empty((9, 7), "f")
+    for other in (a[:0], a[0], a[None], a.astype("F"), a.astype(">f4"), a.astype("i"), None):
+        assert core.packed_rows(other) is None
+    packed = core.packed_rows(a)
+    assert core.packed_product(packed, b, out)
+    read_only = out.copy()
+    read_only.flags.writeable = False
+    for right, target in ((b[:5], out), (b[:, :5], out), (b.astype("d"), out), (b, out.astype("d")), (b, out[None]),
+                          (b, np.empty((30, 7), "f")), (b, out[::2]), (b, read_only)):  # fmt: skip
+        assert core.packed_product(packed, right, target) is None
+    assert core.packed_product(packed[:-1], b, out) is None
+
+
 @pytest.mark.parametrize("sizes", [(1, 1100, 9000), (9000, 1100, 2), (3, 30, 17000)])
 def test_factors_that_are_packed_in_turns(sizes: tuple[int, int, int]) -> None:
     a, b = laid_out(*sizes[:2], "f", "C"), laid_out(*sizes[1:], "f", "C")

@@ -9,9 +9,9 @@ import pytest
 
 import undertow as ut
 from tests.compiled.threads import each_with
-from undertow.backend import cpu, special
+from undertow.backend import cpu, kernels, special
 from undertow.compiled import core
-from undertow.ops.pointwise.special import bessel_i, error_functions, gamma, normal_distribution
+from undertow.ops.pointwise.special import bessel_i, error_functions, gamma, normal_distribution, quantile_slopes
 
 pytestmark = pytest.mark.skipif(
     core is None or core.special_function("erfc", np.ones(1)) is None, reason="there are no compiled special functions"
@@ -109,3 +109,50 @@ def test_any_layout() -> None:
         for view in (x.permute(2, 0, 1), x[:, ::2], x[0, 0, 0], x[:0], x[:1].expand(3, 5, 4)):
             np.testing.assert_array_equal(function(view).numpy(), function(view.contiguous()).numpy())
             assert function(view).shape == view.shape
+
+
+# ---- slopes of random numbers by parameters of their distributions
+
+
+def variables(scale: float) -> tuple[Any, Any]:
+    """The operands of gamma_slopes and of beta_slopes."""
+    rng = np.random.default_rng(6)
+    a, b = scale * np.exp(1.5 * rng.standard_normal((2, 1500)))
+    return (a, rng.gamma(a)), (rng.beta(a, b), a, b)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 300.0])
+def test_slopes(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_gamma, of_beta = variables(scale)
+    found = core.gamma_slopes(*of_gamma), core.beta_slopes(*of_beta)
+    for name in ("gamma_slopes", "beta_slopes"):
+        monkeypatch.setattr(kernels, name, lambda *arguments: None)
+    with np.errstate(all="ignore"):
+        expected = quantile_slopes._gamma_slope(cpu, *of_gamma), quantile_slopes._beta_slope(cpu, *of_beta)
+    for values, others in zip(found, expected, strict=True):
+        np.testing.assert_allclose(values, others, rtol=5e-12)
+
+
+def test_slopes_do_not_depend_on_their_places() -> None:
+    for kernel, operands in zip((core.gamma_slopes, core.beta_slopes), variables(1.0), strict=True):
+        whole = kernel(*operands)
+        for start, count in ((0, 1), (7, 31), (100, 513), (1, 1499), (1480, 20)):
+            part = kernel(*[operand[start : start + count].copy() for operand in operands])
+            np.testing.assert_array_equal(part, whole[start : start + count])
+
+
+def test_slopes_of_what_is_not_a_number_end() -> None:
+    edges = np.array([0.0, 1.0, np.inf, np.nan, 3.0, 5e-324])
+    a, x, b = [part.ravel().copy() for part in np.meshgrid(edges, edges, edges)]
+    usual = np.full(a.size, 2.0)
+    slopes = core.gamma_slopes(a, x), core.beta_slopes(x, a, b), core.gamma_slopes(usual, x)
+    assert np.isnan(slopes[0][np.isnan(a + x)]).all() and np.isnan(slopes[1][np.isnan(a + x + b)]).all()
+    np.testing.assert_array_equal(slopes[2][x == 3], core.gamma_slopes(np.array([2.0]), np.array([3.0])).item())
+
+
+def test_slopes_that_are_left_to_others() -> None:
+    ones = np.ones(3)
+    for other in (np.ones(4), np.ones(3, "f"), np.ones(3, int), np.ones(6)[::2], np.ones(0), None):
+        assert core.gamma_slopes(ones, other) is None and core.gamma_slopes(other, ones) is None
+        assert core.beta_slopes(ones, ones, other) is None and core.beta_slopes(other, ones, ones) is None
+    assert core.gamma_slopes(ones) is None and core.beta_slopes(ones, ones) is None

@@ -49,6 +49,10 @@ def told(name: str, compiled: Callable[..., Any], arguments: tuple[Any, ...]) ->
     return found
 
 
+#: (matrix, in any order in memory) -> it as the left factor of packed_product
+packed_rows = kernel("packed_rows")
+#: (left factor, right, out) -> True; out = left @ right
+packed_product = kernel("packed_product")
 #: (x, dims, weight, bias, eps, centred) -> (out, mean, rstd)
 norm_rows = kernel("norm_rows")
 #: (g, x, dims, mean, rstd, weight, needs) -> gradients of x, weight and bias
@@ -196,6 +200,10 @@ random_singles = kernel("random_singles")
 random_doubles = kernel("random_doubles")
 random_normals = kernel("random_normals")
 random_permutation = kernel("random_permutation")
+#: (concentrations, gamma variables of rate 1), both in double precision -> how the variables move with them
+gamma_slopes = kernel("gamma_slopes")
+#: (beta variables, a, b), likewise -> how the variables move with a
+beta_slopes = kernel("beta_slopes")
 #: (capsule, spare normal number or None, concentrations) -> (array, the next spare); see ops/random/rejection.py
 random_gammas = kernel("random_gammas")
 #: (capsule, float64 rates) -> array

@@ -11,18 +11,24 @@ that of rounding 1. The weights are halved before the loop, which is exact.
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from undertow import ops
 from undertow.autograd.function import Function
 from undertow.backend.interface import Array, Namespace
-from undertow.backend.kernels import lstm_step, lstm_step_gradient
+from undertow.backend.kernels import lstm_step, lstm_step_gradient, packed_product, packed_rows
+from undertow.backend.stacks import dot
 from undertow.modes import current
 from undertow.nn.rnn import steps
 from undertow.nn.rnn.rnn_gru_node import before, recorded_gradients
 from undertow.ops.network.row_kernels import row_kernel
 from undertow.tensor import Tensor
+
+#: bytes of a row of examples up to which a BLAS multiplies as fast as the core does with packed weights
+NARROW = 32
 
 
 class LSTMRecurrence(Function):
@@ -83,6 +89,22 @@ def lstm_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tup
     return recorded_gradients(ctx, run, grads, inputs) + (None,)
 
 
+def product_with(xp: Namespace, matrix: Array, columns: int) -> Callable[[Array, Array], Any]:
+    """(right, out) -> out = matrix @ right, to be called for many `right` of so many columns.
+
+    A BLAS lays the matrix down anew in each product, which with few columns takes as long as multiplying.
+    """
+    packed = packed_rows(xp, matrix) if columns * matrix.dtype.itemsize > NARROW else None
+    if packed is None:
+        return functools.partial(xp.dot, xp.ascontiguousarray(matrix))
+
+    def multiply(right: Array, out: Array) -> None:
+        if packed_product(xp, packed, right, out) is None:
+            xp.dot(matrix, right, out)
+
+    return multiply
+
+
 # ---- forward
 
 
@@ -127,9 +149,10 @@ def forward_loop(
     starts, ends = (slice(1, None), slice(-1)) if reverse else (slice(-1), slice(1, None))
     arrays = (operands, active, cells[starts], cells[ends], tanhs, hidden[ends])
     way = slice(None, None, -1 if reverse else 1)
+    multiply = product_with(xp, weight, operands.shape[-1])
     # an array in a loop is a view per step, at half the price of indexing it
     for operand, *of_step in zip(*[array[way] for array in arrays], strict=True):
-        xp.dot(weight, operand, of_step[0])
+        multiply(operand, of_step[0])
         if lstm_step(xp, *of_step) is None:
             step(xp, *of_step)
 
@@ -157,7 +180,7 @@ def backward_loop(
     """Gradients of the gates before activation, (steps, 4 * hidden, examples), and of the first h and c."""
     g_out, g_h, g_c = grads
     dh, dc = (xp.zeros(tanhs.shape[1:], tanhs.dtype) if g is None else g.copy(order="C") for g in (g_h, g_c))
-    weight, found = xp.ascontiguousarray(weight_hh._array.T), xp.empty_like(active._array)
+    multiply, found = product_with(xp, weight_hh._array.T, dh.shape[-1]), xp.empty_like(active._array)
     starts = cells._array[1:] if reverse else cells._array[:-1]
     way = slice(None, None, 1 if reverse else -1)
     arrives = itertools.repeat(None) if g_out is None else g_out[way]
@@ -167,7 +190,7 @@ def backward_loop(
             xp.add(dh, arriving, dh)
         if lstm_step_gradient(xp, gates, d_gates, cell, tanh_cell, dh, dc) is None:
             step_gradient(xp, gates, d_gates, cell, tanh_cell, dh, dc)
-        xp.dot(weight, d_gates, dh)
+        multiply(d_gates, dh)
     return found, dh, dc
 
 
@@ -190,8 +213,8 @@ def weight_gradients(
     """Gradients of input, weight_ih, weight_hh, bias_ih and bias_hh, from products over all steps and examples."""
     count, columns, rows = d_gates.shape
     flat = xp.ascontiguousarray(d_gates.transpose(1, 0, 2)).reshape(columns, count * rows)
-    of_input = flat.T.dot(weight_ih).reshape(x.shape) if needs[0] else None
-    of_ih = flat.dot(x.reshape(-1, x.shape[-1])) if needs[3] else None
-    of_hh = flat.dot(starts.reshape(-1, starts.shape[-1])) if needs[4] else None
+    of_input = dot(flat.T, weight_ih).reshape(x.shape) if needs[0] else None
+    of_ih = dot(flat, x.reshape(-1, x.shape[-1])) if needs[3] else None
+    of_hh = dot(flat, starts.reshape(-1, starts.shape[-1])) if needs[4] else None
     of_bias: Any = flat.dot(xp.ones(count * rows, flat.dtype)) if needs[5] or needs[6] else None
     return [of_input, of_ih, of_hh, *[of_bias.copy() if needed else None for needed in needs[5:7]]]

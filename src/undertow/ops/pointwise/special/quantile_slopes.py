@@ -2,7 +2,7 @@
 
 That is -dP/dparameter over the density, for P the cumulative probability: what gradients through samples are made of.
 P is a sum of positive terms, each a multiple of the one before, and so are their derivatives; terms are in units of the
-density, which therefore is never computed.
+density, which therefore is never computed. The compiled core has the same sums (csrc/kernels/quantile_slopes.c).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.pointwise.special.gamma import digamma_kernel
 
@@ -36,6 +36,9 @@ def gamma_slope(xp: Namespace, alpha: Array, x: Array) -> Array:
 
 
 def _gamma_slope(xp: Namespace, alpha: Array, x: Array) -> Array:
+    found = kernels.gamma_slopes(xp, alpha, x)
+    if found is not None:
+        return found
     out, small = xp.empty_like(x), x < FEW_TERMS
     out[small] = _gamma_slope_by_series(xp, alpha[small], x[small])
     out[~small] = _gamma_slope_by_integral(xp, alpha[~small], x[~small])
@@ -88,6 +91,9 @@ def _beta_slope(xp: Namespace, x: Array, a: Array, b: Array) -> Array:
     """The terms of P are x^(a + n) (1 - x)^b gamma(a + b + n) / (gamma(b) gamma(a + n + 1)); far to the right, those of
     1 - P are fewer, where x and 1 - x, a and b have changed places.
     """
+    found = kernels.beta_slopes(xp, x, a, b)
+    if found is not None:
+        return found
     left = x * (a + b + 2) <= a + 1
     y, c = xp.where(left, x, 1 - x), xp.where(left, a, b)
     term, n = x * (1 - x) / c, 0
