@@ -109,14 +109,18 @@ def described(made: dict[str, str]) -> set[str]:
 
 def members(made: dict[str, str]) -> set[str]:
     """The full names of the methods and attributes that are described below their classes."""
-    found, inside = set(), ""
+    return set(calls(made)) - described(made)
+
+
+def calls(made: dict[str, str]) -> dict[str, str]:
+    """The full name of everything that is described -> how it is called, or nothing."""
+    found, inside = {}, ""
     for line in "\n".join(made.values()).splitlines():
-        entry = re.match(r":{5}\{py:(\w+)\} ([\w.]+)", line)
+        entry = re.match(r"(:{4,5})\{py:\w+\} ([\w.]+)(.*)", line)
         if entry is not None:
-            inside = entry[2]
-        member = re.match(r":{4}\{py:\w+\} (\w+)", line)
-        if member is not None:
-            found.add(f"{inside}.{member[1]}")
+            colons, name, call = entry.groups()
+            inside = name if colons == ":::::" else inside
+            found[name if colons == ":::::" else f"{inside}.{name}"] = call
     return found
 
 
