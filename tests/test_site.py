@@ -141,7 +141,7 @@ def test_the_search_knows_what_stands_elsewhere(made: dict[str, str], known: dic
 def test_the_search_knows_who_has_an_argument(made: dict[str, str]) -> None:
     found = names.parameters(made)
     assert found["allow_unused"] == ["autograd.grad"] and found["map_location"] == ["load"]
-    assert found["retain_graph"][0] == "Tensor.backward" and "autograd.grad" in found["retain_graph"]
+    assert {"Tensor.backward", "autograd.backward", "autograd.grad"} == set(found["retain_graph"][:3])
     assert found["set_to_none"] == ["nn.Module.zero_grad", "optim.Optimizer.zero_grad"]
     assert max(map(len, found.values())) == names.TAKERS
 

@@ -159,9 +159,9 @@ def parameters(made: dict[str, str]) -> dict[str, list[str]]:
             found.setdefault(name, []).append(full.removeprefix("undertow."))
 
     def best(name: str, owners: list[str]) -> list[str]:
-        def known(owner: str) -> tuple[int, int]:
+        def known(owner: str) -> int:
             parts = owner.split(".")
-            return shown[parts[-1], name], min([spoken[part] for part in parts])
+            return (1 + shown[parts[-1], name]) * min([spoken[part] for part in parts])
 
         return sorted(owners, key=known, reverse=True)[:TAKERS]
 
