@@ -69,6 +69,7 @@ MODULES = {
     "autograd-profiler": ("undertow.autograd.profiler", "undertow.autograd.profiler"),
     "random": ("undertow.random", "undertow.random"),
     "testing": ("undertow.testing", "undertow.testing"),
+    "errors": ("undertow.errors", "undertow.errors"),
 }
 
 TITLES = {
@@ -183,6 +184,9 @@ DESCRIPTORS = (*ATTRIBUTES, classmethod, staticmethod)
 
 #: public lists of modules that have none, because they import much
 LISTED = {
+    "undertow.errors": "AnomalyError AutogradError EmptyInputsError FileFormatError GradcheckError GraphFreedError "
+    "IncompatibleViewError InvalidGradientError LinAlgError ModifiedInplaceError NoValuesError NotDifferentiableError "
+    "OutOfMemoryError UndertowError UnreachableInputError".split(),
     "undertow.autograd.forward_ad": "UnpackedDualTensor dual_level enter_dual_level exit_dual_level make_dual "
     "unpack_dual".split(),
     "undertow.autograd.function": ["FunctionCtx", "InplaceFunction", "once_differentiable"],
