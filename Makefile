@@ -3,7 +3,7 @@ PYTHON ?= python
 # The tier for every save: the library end to end in small, and the import directions.  Under five seconds.
 TINY = tests/test_tiny.py tests/test_layers.py
 
-.PHONY: check format-check lint types test tiny quick docs docs-test bench figures format sanitize
+.PHONY: check format-check lint types test tiny quick docs docs-search docs-test bench figures format sanitize
 
 check: format-check lint types test
 
@@ -29,6 +29,10 @@ quick:
 # The site, in build/docs: its pages, and the reference made of docstrings.  Needs `pip install -e ".[docs]"`.
 docs:
 	$(PYTHON) -m tools.site
+
+# What its search finds, in Chromium.
+docs-search: docs
+	UNDERTOW_SITE=build/docs $(PYTHON) -m pytest -q -n0 tests/test_site_search.py
 
 docs-test:
 	$(PYTHON) -m pytest -q --doctest-modules src/undertow tests/test_docs.py
@@ -66,6 +70,7 @@ figures:
 	$(PYTHON) -m benchmarks.profiler --update
 	$(PYTHON) -m benchmarks.growth --only numbers nodes rows parameters --turns 2 --update
 	$(PYTHON) -m benchmarks.page --update
+	$(PYTHON) -m benchmarks.choices sparse-jacobian saved-hooks anomaly-mode followed-intermediates --update
 
 format:
 	$(PYTHON) -m ruff format .

@@ -66,6 +66,12 @@ def as_page(figures: Row) -> str:
     return tables(figures["tables"], figures.get("memory"), as_markdown)
 
 
+def rows_of(figures: Row, words: str) -> Row:
+    """The figures of the measurements that have some words in their names."""
+    found = [{**part, "rows": [row for row in part["rows"] if words in row["name"]]} for part in figures["tables"]]
+    return {"tables": [part for part in found if part["rows"]]}
+
+
 def tables(measured: list[Row], memory: list[list[str]] | None, formatted: Callable[[list[list[str]]], str]) -> str:
     parts = []
     for part in measured:

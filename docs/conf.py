@@ -18,7 +18,7 @@ html_theme = "furo"
 html_title = f"undertow {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["torch_names_data.js", "torch_names.js"]  # the first is made by tools/site/names.py
+html_js_files = ["search_data.js", "torch_names.js", "questions.js"]  # the first is made by tools/site
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import undertow
 from tools.site.reference import resolve
 
 ROOT = Path(__file__).parents[1]
@@ -104,6 +105,30 @@ def test_files_that_are_named_exist(page: Path, files: str) -> None:
 def test_a_file_that_is_gone_is_reported(files: str) -> None:
     text = "See `ops/declare/apply.py`, `plan.c`, `csrc/call/`, `ops/declare/templates.py`, `engine.c` and `csrc/old/`."
     assert missing_files(text, files) == ["csrc/old/", "ops/declare/templates.py"]
+
+
+#: `record_change` in `ops/inplace/forms.py`, also over the end of a line
+IN_FILE = re.compile(r"`(\w+)`,? in\s+`((?:[\w.]+/)*[\w.]+\.(?:py|c|h))`")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_is_said_to_be_in_a_file_is_there(page: Path, files: str) -> None:
+    lost = []
+    for name, file in IN_FILE.findall(page.read_text(encoding="utf-8")):
+        paths = re.findall(rf"^/(.*(?<![^/]){re.escape(file)})$", files, re.M)
+        if paths and not any(re.search(rf"\b{name}\b", (ROOT / path).read_text(encoding="utf-8")) for path in paths):
+            lost.append(f"{name} in {file}")
+    assert lost == []
+
+
+def test_the_error_in_the_readme_is_the_one_that_is_raised() -> None:
+    program = "\n\nx, factor = ut.ones(3, requires_grad=True), ut.ones(3)\n\ny = x * factor\nfactor.add_(1)\n"
+    names: dict[str, Any] = {"ut": undertow}
+    exec(compile(program, "train.py", "exec"), names)
+    with pytest.raises(undertow.errors.ModifiedInplaceError) as raised:
+        names["y"].sum().backward()
+    shown = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"undertow.errors.ModifiedInplaceError: {raised.value} ```" in shown
 
 
 PAGE = "A page.\n\n```python\nx = 2\n```\n\n```python\nprint(x + 1)\n```\n\n```text\n{output}\n```\n"

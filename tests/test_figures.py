@@ -38,6 +38,13 @@ def test_figures_go_between_the_markers(tmp_path: Path, monkeypatch: pytest.Monk
     assert figures.shown(text, tmp_path) == text
 
 
+def test_a_page_may_show_some_rows(tmp_path: Path) -> None:
+    text = '<!-- figures: core, rows of "embedding step" -->\nold\n<!-- end of figures -->\n'
+    rows = [line for line in figures.shown(text).splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 1 and all("embedding step" in row for row in rows)
+    assert figures.shown(figures.shown(text)) == figures.shown(text)
+
+
 def ratios(part: str, of: str = "core") -> list[float]:
     rows: list[dict[str, Any]] = figures.load(of)["figures"]["tables"][0]["rows"]
     found = [row["ratio"] for row in rows if part in row["name"]]

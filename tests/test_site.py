@@ -13,7 +13,7 @@ import pytest
 import undertow as ut
 from tests.instrument.browser import Browser, needs_browser
 from tools.missing_names import MODULES, names_of, resolve
-from tools.site import kinks, names, pages, reference, texts
+from tools.site import kinks, names, pages, questions, reference, texts
 
 INDEX = (pages.DOCS / "index.md").read_text(encoding="utf-8")
 
@@ -136,6 +136,23 @@ def test_the_search_knows_what_stands_elsewhere(made: dict[str, str], known: dic
     assert known["plain"]["backends.cudnn.benchmark"].startswith("bool False.")
     assert set(names.SPOKEN_OF.values()) <= {path.stem for path in pages.DOCS.glob("*.md")}
     assert not [name for name in known["plain"] if "undertow has no" in known["plain"][name]]
+
+
+def test_the_search_knows_who_has_an_argument(made: dict[str, str]) -> None:
+    found = names.parameters(made)
+    assert found["allow_unused"] == ["autograd.grad"] and found["map_location"] == ["load"]
+    assert {"Tensor.backward", "autograd.backward", "autograd.grad"} <= set(found["retain_graph"][:4])
+    assert found["set_to_none"] == ["nn.Module.zero_grad", "optim.Optimizer.zero_grad"]
+    assert max(map(len, found.values())) == names.TAKERS
+
+
+def test_the_search_knows_the_questions_of_tables() -> None:
+    found = dict(questions.questions())
+    assert found["use a GPU, or multiple GPUs?"] == ["cuda", "nn#several-devices"]
+    assert found["What is it, and how do I try it?"] == ["readme"] and len(found) > 60
+    places = {place.partition("#")[0] for answers in found.values() for place in answers}
+    shown = {str(path.relative_to(pages.DOCS).with_suffix("")) for path in pages.DOCS.rglob("*.md")}
+    assert places <= shown | {"readme", "contributing", "changelog"}
 
 
 ENTRIES = """undertow.scatter undertow.distributed.scatter undertow.Tensor.scatter undertow.nn.Linear

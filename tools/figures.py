@@ -2,7 +2,8 @@
 
 A measurement writes its figures, with the date and the machine, to a file in docs/figures (`store`). A page shows them
 between two markers, `<!-- figures: NAME -->` and `<!-- end of figures -->`, as a function of the program that measured
-them formats them. So a figure is copied by nobody, and a test compares pages with files.
+them formats them; `<!-- figures: NAME, rows of "WORDS" -->` shows those with these words in their names. So a figure is
+copied by nobody, and a test compares pages with files.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ FORMATS = {
     "cuda": "benchmarks.cuda",
     "distributed": "benchmarks.distributed",
     "direct-reads": "benchmarks.direct_reads",
+    "choices": "benchmarks.choices",
     "conformance": "conformance.report",
     "samples": "conformance.samples",
 }
 
-BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.S)
+BLOCK = re.compile(r"(<!-- figures: ([\w-]+)(?:, rows of \"([^\"]+)\")? -->\n).*?(<!-- end of figures -->)", re.S)
 
 
 def store(name: str, kind: str, command: str, figures: Any, folder: Path = FOLDER) -> None:
@@ -57,16 +59,17 @@ def load(name: str, folder: Path = FOLDER) -> dict[str, Any]:
     return found
 
 
-def formatted(name: str, folder: Path = FOLDER) -> str:
-    """What a page shows of a file."""
+def formatted(name: str, rows: str | None, folder: Path = FOLDER) -> str:
+    """What a page shows of a file: all, or the rows that have these words in their names."""
     found = load(name, folder)
-    text = importlib.import_module(FORMATS[found["kind"]]).as_page(found["figures"])
+    module = importlib.import_module(FORMATS[found["kind"]])
+    text = module.as_page(found["figures"] if rows is None else module.rows_of(found["figures"], rows))
     return f"Measured on {found['date']} ({found['machine']}) by `{found['command']}`.\n\n{text.strip()}\n"
 
 
 def shown(text: str, folder: Path = FOLDER) -> str:
     """The text of a page with the figures as they are now."""
-    return BLOCK.sub(lambda block: f"{block[1]}\n{formatted(block[2], folder)}\n{block[3]}", text)
+    return BLOCK.sub(lambda block: f"{block[1]}\n{formatted(block[2], block[3], folder)}\n{block[4]}", text)
 
 
 def pages() -> list[Path]:

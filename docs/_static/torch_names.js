@@ -1,11 +1,11 @@
 // A search for one of PyTorch's names, `torch.cat`, is a search for undertow's, and finds that before all that is merely
-// spelled alike. Of a name that has no entry here, the search says where it is, or what to use instead. Of pages that
-// hold the words alike, those come first whose titles say more of them, and those to start with and to use come before
-// those for who maintains the library.
+// spelled alike. Of a name that has no entry here, the search says where it is, or what to use instead; of the name of
+// an argument, who has it. Of pages that hold the words alike, those come first whose titles say more of them, and those
+// to start with and to use come before those for who maintains the library.
 // What is known of such names, TORCH_NAMES, is made with the site: tools/site/names.py.
 const torchNames = (() => {
   const SHORT = { F: "nn.functional", dist: "distributed", fwAD: "autograd.forward_ad", tdist: "distributions" };
-  const { aliases, plain, moved, reasons, classes, members } = TORCH_NAMES;
+  const { aliases, plain, moved, reasons, classes, members, parameters } = TORCH_NAMES;
   // classes that people ask of when they name a method alone: `state_dict`
   const KNOWN_BEST = ["undertow.Tensor.", "undertow.nn.Module.", "undertow.optim.Optimizer."];
   const has = (table, name) => Object.prototype.hasOwnProperty.call(table, name);
@@ -66,7 +66,19 @@ const torchNames = (() => {
     return `undertow has no ${name}` + (found ? `: ${found[1]}` : `.${rest}`);
   }
 
-  return { path, spelled, fit, note };
+  // entries of functions that have an argument of this name, as results; those first that pages call with it
+  function takers(asked) {
+    const owners = has(parameters, asked) ? parameters[asked] : [];
+    return owners.flatMap((owner, nth) => {
+      const entry = `undertow.${owner}`.toLowerCase();
+      const alike = Search.performObjectSearch(entry, new Set([entry]));
+      const same = alike.filter(([, title]) => title.toLowerCase() === entry);
+      return same.map(([page, title, anchor, , , file, kind]) =>
+        [page, title, anchor, `has an argument ${asked}`, 700 - nth, file, kind]);
+    });
+  }
+
+  return { path, spelled, fit, note, takers };
 })();
 
 (() => {
@@ -108,7 +120,9 @@ const torchNames = (() => {
       const isThere = results.some(([, title]) => title === `undertow.${torchNames.spelled(asked)}`);
       const text = isThere ? null : torchNames.note(asked, results.length > 0);
       if (text) say(text);
-      return results;
+      const listed = new Set(results.map(([, title]) => title));
+      const others = torchNames.takers(asked.trim()).filter(([, title]) => !listed.has(title));
+      return [...results, ...others].sort(_orderResultsByScoreThenName);
     };
   });
 })();

@@ -11,7 +11,15 @@ from typing import Any
 
 
 class UndertowError(Exception):
-    """Base of every error that undertow raises on purpose."""
+    """Base of the errors that carry facts; each is also of the type that PyTorch raises in the same place.
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.ones(2, 3).t().view(6)
+    ... except ut.errors.UndertowError as error:
+    ...     print(type(error).__name__, isinstance(error, RuntimeError))
+    IncompatibleViewError True
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (type(self), self.args, vars(self))
@@ -37,11 +45,37 @@ class OutOfMemoryError(UndertowError, RuntimeError):
 
 
 class AutogradError(UndertowError, RuntimeError):
-    """A backward pass was asked for something it cannot do."""
+    """A backward pass was asked for something it cannot do.
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.ones(2).sum().backward()
+    ... except ut.errors.AutogradError as error:
+    ...     print(str(error).partition(":")[0])
+    element 0 of tensors does not require grad and does not have a grad_fn
+    """
 
 
 class ModifiedInplaceError(AutogradError):
-    """A saved tensor was changed in place between the forward pass and its use in backward."""
+    """A saved tensor was changed in place between the forward pass and its use in backward.
+
+    saved_by            the node that needs the tensor
+    argument            what the node calls it
+    shape               its shape
+    version, expected   at which version it is, and was when it was saved
+    created_at          the line that recorded the node, or None
+    mutated_by          the operation and the line that changed it last, or None
+
+    >>> import undertow as ut
+    >>> x, factor = ut.ones(2, requires_grad=True), ut.ones(2)
+    >>> y = x * factor
+    >>> _ = factor.add_(1)
+    >>> try:
+    ...     y.sum().backward()
+    ... except ut.errors.ModifiedInplaceError as error:
+    ...     print(error.saved_by, error.argument, error.version, error.expected)
+    MulBackward0 other 1 0
+    """
 
     def __init__(
         self,
@@ -76,7 +110,21 @@ class ModifiedInplaceError(AutogradError):
 
 
 class GraphFreedError(AutogradError):
-    """A second backward pass met a node whose saved values the first one had released."""
+    """A second backward pass met a node whose saved values the first one had released.
+
+    node_name    the node
+    created_at   the line that recorded it, or None
+    freed_at     the line of the pass that released the values, or None
+
+    >>> import undertow as ut
+    >>> y = ut.ones(2, requires_grad=True).exp().sum()
+    >>> y.backward()
+    >>> try:
+    ...     y.backward()
+    ... except ut.errors.GraphFreedError as error:
+    ...     print(error.node_name)
+    ExpBackward0
+    """
 
     def __init__(self, node_name: str, created_at: str | None = None, freed_at: str | None = None) -> None:
         self.node_name = node_name
@@ -93,7 +141,20 @@ class GraphFreedError(AutogradError):
 
 
 class UnreachableInputError(AutogradError):
-    """grad() was asked for a tensor that the outputs do not depend on."""
+    """grad() was asked for a tensor that the outputs do not depend on.
+
+    index    which of the inputs
+    shape    its shape
+    reason   why no path leads to it
+
+    >>> import undertow as ut
+    >>> x, other = ut.ones(2, requires_grad=True), ut.ones(2, requires_grad=True)
+    >>> try:
+    ...     ut.autograd.grad(x.sum(), (x, other))
+    ... except ut.errors.UnreachableInputError as error:
+    ...     print(error.index, error.shape)
+    1 (2,)
+    """
 
     def __init__(self, index: int, shape: tuple[int, ...] | None, reason: str) -> None:
         self.index = index
@@ -107,7 +168,15 @@ class UnreachableInputError(AutogradError):
 
 
 class EmptyInputsError(AutogradError, ValueError):
-    """grad() was asked for no gradients at all."""
+    """grad() was asked for no gradients at all.
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.autograd.grad(ut.ones(2, requires_grad=True).sum(), [])
+    ... except ut.errors.EmptyInputsError as error:
+    ...     print(isinstance(error, ValueError))
+    True
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -117,7 +186,22 @@ class EmptyInputsError(AutogradError, ValueError):
 
 
 class AnomalyError(AutogradError):
-    """Anomaly mode found nan (or inf) in a gradient."""
+    """Anomaly mode found nan (or inf) in a gradient.
+
+    node_name, output_nr   the node, and which of its gradients
+    kind                   "nan" or "inf"
+    created_at             the line that recorded the node, or None
+    cause                  what is known of why
+
+    >>> import undertow as ut
+    >>> x = ut.zeros(1, requires_grad=True)
+    >>> with ut.autograd.set_detect_anomaly(True):
+    ...     try:
+    ...         (x.sqrt() * 0).sum().backward()
+    ...     except ut.errors.AnomalyError as error:
+    ...         print(error.node_name, error.kind)
+    SqrtBackward0 nan
+    """
 
     def __init__(self, node_name: str, output_nr: int, kind: str, created_at: str | None, cause: str) -> None:
         self.node_name = node_name
@@ -133,11 +217,29 @@ class AnomalyError(AutogradError):
 
 
 class NoValuesError(UndertowError, NotImplementedError):
-    """What only values could tell was asked of a tensor on the meta device."""
+    """What only values could tell was asked of a tensor on the meta device.
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.ones((), device="meta").item()
+    ... except ut.errors.NoValuesError as error:
+    ...     print(isinstance(error, NotImplementedError))
+    True
+    """
 
 
 class NotDifferentiableError(UndertowError, NotImplementedError):
-    """A derivative was asked for that does not exist or is not written."""
+    """A derivative was asked for that does not exist or is not written.
+
+    operation   the name of the operation
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.special.zeta(ut.tensor(2.0, requires_grad=True), 1.0).backward()
+    ... except ut.errors.NotDifferentiableError as error:
+    ...     print(error.operation)
+    zeta
+    """
 
     def __init__(self, operation: str, detail: str = "") -> None:
         self.operation = operation
@@ -145,7 +247,26 @@ class NotDifferentiableError(UndertowError, NotImplementedError):
 
 
 class InvalidGradientError(AutogradError):
-    """A node returned a gradient that does not fit the tensor it is for."""
+    """A node returned a gradient that does not fit the tensor it is for.
+
+    node_name, index   the node, and which of its gradients
+    got, expected      what it returned, and what fits
+
+    >>> import undertow as ut
+    >>> class Wrong(ut.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return ut.ones(3)
+    >>> try:
+    ...     Wrong.apply(ut.ones(2, requires_grad=True)).sum().backward()
+    ... except ut.errors.InvalidGradientError as error:
+    ...     print(error.node_name, error.got, error.expected)
+    WrongBackward [3] [2]
+    """
 
     def __init__(self, node_name: str, index: int, problem: str, got: Any, expected: Any) -> None:
         self.node_name, self.index, self.got, self.expected = node_name, index, got, expected
@@ -168,7 +289,17 @@ class GradcheckError(UndertowError, RuntimeError):
 
 
 class IncompatibleViewError(UndertowError, RuntimeError):
-    """No strides show the tensor's memory under the sizes asked for."""
+    """No strides show the tensor's memory under the sizes asked for.
+
+    shape, size   what the tensor has, and what was asked for
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.ones(2, 3).t().view(6)
+    ... except ut.errors.IncompatibleViewError as error:
+    ...     print(error.shape, error.size)
+    (3, 2) (6,)
+    """
 
     def __init__(self, shape: tuple[int, ...], size: tuple[int, ...]) -> None:
         self.shape, self.size = shape, size
@@ -214,4 +345,25 @@ def warn_of_volatile() -> None:
 
 
 class LinAlgError(UndertowError, RuntimeError):
-    """A matrix does not have the inverse or the factorisation asked for."""
+    """A matrix does not have the inverse or the factorisation asked for.
+
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.linalg.inv(ut.zeros(2, 2))
+    ... except ut.errors.LinAlgError:
+    ...     print("singular")
+    singular
+    """
+
+
+class FileFormatError(UndertowError, ValueError):
+    """A file that is damaged, is not what its name says, or holds more than data.
+
+    >>> import io
+    >>> import undertow as ut
+    >>> try:
+    ...     ut.load(io.BytesIO(b"no model"))
+    ... except ut.errors.FileFormatError as error:
+    ...     print("cannot be loaded" in str(error))
+    True
+    """

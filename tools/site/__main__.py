@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.site import names, pages, reference
+from tools.site import names, pages, questions, reference
 from tools.site.pages import DOCS, ROOT
 
 
@@ -29,7 +29,7 @@ def prepare(source: Path) -> None:
     made = reference.pages()
     for name, text in made.items():
         write(source / "reference" / name, text)
-    write(source / "_static" / "torch_names_data.js", names.script(made))
+    write(source / "_static" / "search_data.js", names.script(made) + questions.script())
 
 
 def write(path: Path, text: str) -> None:

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -38,6 +39,9 @@ SPOKEN_OF = {
 
 #: of those, what belongs to a class with an entry
 KINDS = (undertow.dtype, undertow.layout, undertow.memory_format)
+
+#: of those who have an argument of some name, so many are listed
+TAKERS = 6
 
 #: where a module finds names that `dir` of it does not tell, because they load what drives GPUs
 LATER = {"cuda": "undertow.torch_names.cuda_names"}
@@ -138,6 +142,32 @@ def classes(described: set[str], members: set[str]) -> dict[str, Any]:
     }
 
 
+def parameters(made: dict[str, str]) -> dict[str, list[str]]:
+    """Name of an argument -> the functions, methods and classes that have it; those first that pages call with it."""
+    text = "\n".join([path.read_text(encoding="utf-8") for path in pages.DOCS.rglob("*.md")] + list(made.values()))
+    spoken = Counter(re.findall(r"\w+", text))
+    shown = Counter(
+        [
+            (called, name)
+            for called, given in re.findall(r"(\w+)\(([^()]*)", text)
+            for name in re.findall(r"(\w+)=", given)
+        ]
+    )
+    found: dict[str, list[str]] = {}
+    for full, call in reference.calls(made).items():
+        for name in re.findall(r"(?<=[(,] )\w+|(?<=\()\w+", call):
+            found.setdefault(name, []).append(full.removeprefix("undertow."))
+
+    def best(name: str, owners: list[str]) -> list[str]:
+        def known(owner: str) -> int:
+            parts = owner.split(".")
+            return (1 + shown[parts[-1], name]) * min([spoken[part] for part in parts])
+
+        return sorted(owners, key=known, reverse=True)[:TAKERS]
+
+    return {name: best(name, owners) for name, owners in found.items()}
+
+
 def is_something(value: Any) -> bool:
     return isinstance(value, CONSTANTS) or (callable(value) and not inspect.ismodule(value))
 
@@ -175,7 +205,7 @@ def reasons() -> list[tuple[str, str]]:
 
 def script(made: dict[str, str]) -> str:
     ranks = pages.ranks((pages.DOCS / "index.md").read_text(encoding="utf-8"))
-    known = names(reference.described(made), reference.members(made))
+    known = names(reference.described(made), reference.members(made)) | {"parameters": parameters(made)}
     return f"const TORCH_NAMES = {json.dumps({**known, 'ranks': ranks}, separators=(',', ':'))};\n"
 
 

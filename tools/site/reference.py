@@ -69,6 +69,7 @@ MODULES = {
     "autograd-profiler": ("undertow.autograd.profiler", "undertow.autograd.profiler"),
     "random": ("undertow.random", "undertow.random"),
     "testing": ("undertow.testing", "undertow.testing"),
+    "errors": ("undertow.errors", "undertow.errors"),
 }
 
 TITLES = {
@@ -109,14 +110,18 @@ def described(made: dict[str, str]) -> set[str]:
 
 def members(made: dict[str, str]) -> set[str]:
     """The full names of the methods and attributes that are described below their classes."""
-    found, inside = set(), ""
+    return set(calls(made)) - described(made)
+
+
+def calls(made: dict[str, str]) -> dict[str, str]:
+    """The full name of everything that is described -> how it is called, or nothing."""
+    found, inside = {}, ""
     for line in "\n".join(made.values()).splitlines():
-        entry = re.match(r":{5}\{py:(\w+)\} ([\w.]+)", line)
+        entry = re.match(r"(:{4,5})\{py:\w+\} ([\w.]+)(.*)", line)
         if entry is not None:
-            inside = entry[2]
-        member = re.match(r":{4}\{py:\w+\} (\w+)", line)
-        if member is not None:
-            found.add(f"{inside}.{member[1]}")
+            colons, name, call = entry.groups()
+            inside = name if colons == ":::::" else inside
+            found[name if colons == ":::::" else f"{inside}.{name}"] = call
     return found
 
 
@@ -179,6 +184,9 @@ DESCRIPTORS = (*ATTRIBUTES, classmethod, staticmethod)
 
 #: public lists of modules that have none, because they import much
 LISTED = {
+    "undertow.errors": "AnomalyError AutogradError EmptyInputsError FileFormatError GradcheckError GraphFreedError "
+    "IncompatibleViewError InvalidGradientError LinAlgError ModifiedInplaceError NoValuesError NotDifferentiableError "
+    "OutOfMemoryError UndertowError UnreachableInputError".split(),
     "undertow.autograd.forward_ad": "UnpackedDualTensor dual_level enter_dual_level exit_dual_level make_dual "
     "unpack_dual".split(),
     "undertow.autograd.function": ["FunctionCtx", "InplaceFunction", "once_differentiable"],

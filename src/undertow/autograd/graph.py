@@ -58,6 +58,13 @@ else:
 class Node(abc.ABC):  # noqa: B024  (nobody derives from it)
     """What every grad_fn is an instance of; a virtual base, in no node's mro.
 
+    name()                the name of the class, such as `MulBackward0`
+    next_functions        for each differentiable input, the node it came from and the number of that node's output
+    metadata              a dict for whatever you like
+    register_hook(f)      `f(grad_inputs, grad_outputs)` is called after the node has run, and may return other
+                          `grad_inputs`; the handle that is returned removes it
+    register_prehook(f)   `f(grad_outputs)` is called before, and may return others
+
     >>> import undertow as ut
     >>> y = ut.ones(2, requires_grad=True) * 2
     >>> isinstance(y.grad_fn, ut.autograd.graph.Node)

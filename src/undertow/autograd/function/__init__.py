@@ -39,7 +39,14 @@ class _FunctionMeta(type):
 class Function(metaclass=_FunctionMeta):
     """Base of custom operations: define static `forward` and `backward`, call `.apply`.
 
-    Either `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`.
+    forward   `forward(ctx, *args)`, or `forward(*args)` and `setup_context(ctx, inputs, output)`; ctx is `FunctionCtx`
+    backward  `backward(ctx, *grads)`: from a gradient for each result to one, or None, for each argument; or `vjp`
+    jvp       `jvp(ctx, *tangents)`, for forward mode
+    vmap      `vmap(info, in_dims, *args)`, which returns results and their batch dimensions
+
+    Switches of a class, False unless set: `generate_vmap_rule` makes the rule of `vmap` of the other rules;
+    `clear_saved_tensors_on_access` releases a saved tensor when backward reads it; `boxed_grads_call` hands backward
+    one list of gradients, which it may empty as it goes.
 
     >>> import undertow as ut
     >>> class Cube(ut.autograd.Function):

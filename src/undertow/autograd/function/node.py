@@ -16,7 +16,10 @@ from undertow.tensor import Tensor
 
 
 class FunctionNode(Node):
-    """The node of a custom Function, and its `ctx`.
+    """The node of a custom Function, and its `ctx`, which may be given any other attributes.
+
+    saved_tensors     in backward: what `save_for_backward` kept, as a tuple
+    needs_input_grad  for each argument of forward, whether a gradient is wanted: a tuple of bool
 
     >>> import undertow as ut
     >>> class Double(ut.autograd.Function):
@@ -103,6 +106,7 @@ class FunctionNode(Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept, as a tuple."""
         if type(self._kept) is Freed:
             raise freed_error(self, self._kept)
         if self.__dict__.get("_in_jvp"):

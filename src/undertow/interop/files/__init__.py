@@ -24,7 +24,8 @@ import numpy as np
 from undertow.backend import cpu, dtypes
 from undertow.backend.dtypes import SCALAR_NAMES
 from undertow.backend.interface import Array, DType
-from undertow.interop.files.archives import FileFormatError, damaged, opened, writing
+from undertow.errors import FileFormatError
+from undertow.interop.files.archives import damaged, opened, writing
 from undertow.interop.files.read_torch import load_torch_file
 from undertow.interop.files.replaced import write_replacement
 from undertow.interop.files.whole_objects import ObjectsReader, write_objects

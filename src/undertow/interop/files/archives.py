@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from undertow.errors import FileFormatError
+
 #: how many bytes one byte of deflated data can stand for at most
 DEFLATE_RATIO = 1032
-
-
-class FileFormatError(ValueError):
-    """A file that is damaged, is not what its name says, or holds more than data."""
 
 
 def damaged(path: Any, why: str) -> FileFormatError:

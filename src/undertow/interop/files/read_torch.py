@@ -20,7 +20,8 @@ import numpy as np
 
 from undertow.backend import Device, cpu, dtypes
 from undertow.backend.interface import DType
-from undertow.interop.files.archives import FileFormatError, length, opened
+from undertow.errors import FileFormatError
+from undertow.interop.files.archives import length, opened
 from undertow.ops.sparse.coo import sparse_coo_tensor
 from undertow.tensor import Tensor
 
