@@ -136,6 +136,7 @@ struct Lane {
     int waiting; /* entries in the queue */
     int calls;   /* those of them that call a library, which takes its time unless a graph does it */
     int long_waiting, is_busy; /* those that keep the device busy; whether such were sent since it was last waited for */
+    int is_fed; /* whether anything was */
     uint64_t hash;
     Chain *chain; /* of its last entries, which the hash leaves out until it is closed: chains.c */
     Pool *pool;
