@@ -101,7 +101,7 @@ def _stacks(*arrays: Array) -> list[Any]:
 
 
 def _blocks(heads: int, count: int, columns: int, is_causal: bool) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows, the last rows first. Of long causal heads up to four parts: the first rows see few keys."""
+    """Slices of heads and rows, the last first. Of long causal heads up to four parts: the first rows see few keys."""
     step = max(LONG, -(-count // 4)) if is_causal else count
     step = max(1, min(step, max(64, BLOCK // columns // 64 * 64)))
     many = max(1, min(BLOCK // (step * columns), 65535))
