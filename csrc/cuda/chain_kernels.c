@@ -24,7 +24,7 @@ is_stored(const Chain *chain, int p)
             return 0;
         }
     }
-    return p == chain->count - 1 || !chain->pieces[p].is_dead;
+    return (p == chain->count - 1 && chain->end == NULL) || !chain->pieces[p].is_dead;
 }
 
 Shape
@@ -36,6 +36,7 @@ shape_of(const Chain *chain)
     shape.count = chain->count;
     shape.slot_count = chain->slot_count;
     shape.number_count = chain->number_count;
+    shape.end = chain->end;
     for (int p = 0; p < chain->count; p++) {
         const Piece *piece = &chain->pieces[p];
         shape.pieces[p].kernel = piece->kernel;
@@ -116,7 +117,8 @@ make_wanted_chain(void)
         PyTuple_SET_ITEM(slots, k, Py_BuildValue("ii", joined->shape.slots[k][0], joined->shape.slots[k][1]));
     }
     if (!PyErr_Occurred()) {
-        made = PyObject_CallFunction(chain_maker, "OOi", pieces, slots, joined->shape.wide);
+        made = PyObject_CallFunction(chain_maker, "OOiK", pieces, slots, joined->shape.wide,
+                                     (unsigned long long)(uintptr_t)joined->shape.end);
     }
     joined->function = made == NULL ? NULL : PyLong_AsVoidPtr(made);
     joined->has_failed = joined->function == NULL;

@@ -5,6 +5,10 @@
  * kernel that computes all of them and keeps what one hands to the next in registers. It writes the results that somebody
  * still has, and always the last.
  *
+ * A chain may end in a kernel of another kind (a sum, a softmax) that reads each element of the last result once: its
+ * text is compiled with the formulas in the place of reading. Then the last result, too, is written only if somebody has
+ * it. Such a kernel may be the first of two: the second, which reads what the first has made, follows it.
+ *
  * Guarantees: the bits are those of single launches (every result is rounded to its dtype before it is read), and
  * whoever else is given memory finds it written, because a chain is closed before the next entry, whatever that is.
  *
@@ -17,6 +21,7 @@
 #include "cuda/chains.h"
 
 #define THREADS 256
+#define END_BYTES ((size_t)256) /* the most arguments of a kernel that ends a chain */
 
 static npy_intp least = (npy_intp)1 << 15; /* elements that arrays must have */
 long long joined_launches;
@@ -92,7 +97,7 @@ static int
 add_piece(Chain *chain, Elementwise *kernel, Variant *variant, const Operand *operands, Array *out)
 {
     int slot_count = chain->slot_count, number_count = chain->number_count, is_read = chain->count == 0, fits = 1;
-    if (chain->count == MOST_PIECES || (chain->count && chain->size != out->size)) {
+    if (chain->count == MOST_PIECES || chain->end != NULL || (chain->count && chain->size != out->size)) {
         return 0;
     }
     chain->size = out->size;
@@ -149,7 +154,6 @@ write_arguments(const Chain *chain, const Shape *shape, uint64_t *words)
     }
     memcpy(at, chain->numbers, chain->number_count * sizeof(Value));
     at += chain->number_count * sizeof(Value) / sizeof(uint64_t);
-    *at++ = (uint64_t)(chain->size / shape->wide);
     return (size_t)(at - words) * sizeof(uint64_t);
 }
 
@@ -159,12 +163,32 @@ replace_entries(Lane *lane, const Chain *chain, const Shape *shape, Function fun
 {
     uint64_t words[MOST_PIECES + MOST_SLOTS + 2 * MOST_NUMBERS + 1];
     size_t size = write_arguments(chain, shape, words);
+    words[size / sizeof(uint64_t)] = (uint64_t)(chain->size / shape->wide);
     npy_intp each = (npy_intp)THREADS * 2 * shape->wide;
     unsigned grid[] = {(unsigned)((chain->size + each - 1) / each), 1, 1};
     lane->filled = chain->from;
     lane->waiting -= chain->count;
-    write_entry(lane, KERNEL_ENTRY, function, grid, THREADS, words, size);
+    write_entry(lane, KERNEL_ENTRY, function, grid, THREADS, words, size + sizeof(uint64_t));
     joined_launches += chain->count - 1;
+}
+
+/* The same for a chain with an end, whose arguments come first; the entry behind it moves up. */
+static void
+replace_with_end(Lane *lane, const Chain *chain, const Shape *shape, Function function)
+{
+    uint64_t words[END_BYTES / sizeof(uint64_t) + MOST_PIECES + MOST_SLOTS + 2 * MOST_NUMBERS];
+    char behind[sizeof(Entry) + END_BYTES];
+    size_t left = chain->behind_at ? lane->filled - chain->behind_at : 0;
+    Entry end = *(const Entry *)(lane->queue + chain->end_at);
+    memcpy(words, lane->queue + chain->end_at + sizeof(Entry), end.size);
+    memcpy(behind, lane->queue + chain->behind_at, left);
+    size_t size = end.size + write_arguments(chain, shape, words + end.size / sizeof(uint64_t));
+    lane->filled = chain->from;
+    lane->waiting -= chain->count + 1;
+    write_entry(lane, KERNEL_ENTRY, function, end.grid, end.block, words, size);
+    memcpy(lane->queue + lane->filled, behind, left);
+    lane->filled += left;
+    joined_launches += chain->count;
 }
 
 int
@@ -174,11 +198,11 @@ close_chain(Lane *lane)
     if (chain == NULL || chain->count == 0) {
         return 0;
     }
-    if (chain->count > 1) {
+    if (chain->count > 1 || chain->end != NULL) {
         Shape shape = shape_of(chain);
         Joined *joined = find_joined(&shape);
         if (joined != NULL && joined->function != NULL) {
-            replace_entries(lane, chain, &shape, joined->function);
+            (chain->end == NULL ? replace_entries : replace_with_end)(lane, chain, &shape, joined->function);
         }
         else if (joined != NULL) {
             note_seen(joined);
@@ -189,6 +213,7 @@ close_chain(Lane *lane)
     }
     mix_entries(lane, chain->from);
     chain->count = chain->slot_count = chain->number_count = 0;
+    chain->end = NULL;
     return chain->is_long;
 }
 
@@ -218,6 +243,80 @@ enqueue_piece(Elementwise *kernel, Variant *variant, const Operand *operands, Ar
     }
     chain->is_long |= launch->is_long;
     write_entry(lane, KERNEL_ENTRY, launch->function, launch->grid, launch->block, launch->arguments, launch->size);
+    return end_entry(lane);
+}
+
+/* ---- kernels that end a chain */
+
+static Slot
+all_of(const Array *array)
+{
+    const char *low, *high;
+    bounds_of(array, &low, &high);
+    return (Slot){.data = low, .bytes = (int)(high - low > INT32_MAX ? 0 : high - low), .is_single = 1};
+}
+
+/* Whether an array is apart from what the chain writes and, if it is `written`, from what it reads: or `in_place`. */
+static int
+is_apart(const Chain *chain, const Array *array, int written, int in_place)
+{
+    Slot all = all_of(array), own = slot_of(array, !in_place || array->size != chain->size);
+    int apart = all.bytes > 0; /* as arrays have that are as large as a chain's, or smaller */
+    for (int p = 0; p < chain->count && apart; p++) {
+        apart = chain->pieces[p].is_dead || !overlap(&chain->pieces[p].out, &all, chain->size);
+    }
+    for (int k = 0; k < chain->slot_count && apart && written; k++) {
+        apart = !overlap(&chain->slots[k], &all, chain->size) || coincide(&chain->slots[k], &own);
+    }
+    return apart;
+}
+
+static int
+can_end(const Chain *chain, const Reader *reader)
+{
+    const Piece *last = chain->count ? &chain->pieces[chain->count - 1] : NULL;
+    const Array *input = reader->input;
+    int ends = last != NULL && chain->end == NULL && reader->size <= END_BYTES && input->data == last->out.data &&
+               input->code == last->out.code && input->size == chain->size && !last->is_dead && input->is_contiguous;
+    for (int k = 0; k < MOST_BESIDE && ends; k++) {
+        ends = (reader->reads[k] == NULL || is_apart(chain, reader->reads[k], 0, 0)) &&
+               (reader->writes[k] == NULL || is_apart(chain, reader->writes[k], 1, k == 0 && reader->is_in_place));
+    }
+    return ends;
+}
+
+static int
+enqueue_plainly(const Reader *r)
+{
+    return enqueue(KERNEL_ENTRY, r->function, r->grid, r->block, r->arguments, r->size, r->is_long);
+}
+
+int
+enqueue_reader(const Reader *reader)
+{
+    Lane *lane = open_queue(reader->arguments, reader->size);
+    Chain *chain = lane == NULL ? NULL : lane->chain;
+    if (chain == NULL || !can_end(chain, reader)) {
+        return lane == NULL ? -1 : enqueue_plainly(reader);
+    }
+    chain->end = reader->function;
+    chain->end_at = lane->filled;
+    chain->behind_at = 0;
+    chain->is_long |= reader->is_long;
+    write_entry(lane, KERNEL_ENTRY, reader->function, reader->grid, reader->block, reader->arguments, reader->size);
+    return end_entry(lane);
+}
+
+int
+enqueue_behind(const Reader *reader)
+{
+    Lane *lane = open_queue(reader->arguments, reader->size);
+    Chain *chain = lane == NULL ? NULL : lane->chain;
+    if (chain == NULL || chain->count == 0 || chain->end == NULL || chain->behind_at || reader->size > END_BYTES) {
+        return lane == NULL ? -1 : enqueue_plainly(reader);
+    }
+    chain->behind_at = lane->filled;
+    write_entry(lane, KERNEL_ENTRY, reader->function, reader->grid, reader->block, reader->arguments, reader->size);
     return end_entry(lane);
 }
 

@@ -24,15 +24,18 @@ typedef struct {
 struct Chain {
     int count, slot_count, number_count, is_long;
     size_t from; /* where its entries begin in the queue */
+    Function end; /* a kernel behind them that reads what the last piece gives, each element once; NULL: none yet */
+    size_t end_at, behind_at; /* where its entry is, and one that follows it; 0: there is none */
     npy_intp size;
     Piece pieces[MOST_PIECES];
     Slot slots[MOST_SLOTS];
     Value numbers[MOST_NUMBERS];
 };
 
-/* What a kernel is made for. */
+/* What a kernel is made for. All of its bytes count. */
 typedef struct {
     int count, slot_count, number_count, wide;
+    Function end;
     struct {
         Elementwise *kernel;
         uint64_t key;

@@ -136,6 +136,7 @@ struct Lane {
     int waiting; /* entries in the queue */
     int calls;   /* those of them that call a library, which takes its time unless a graph does it */
     int long_waiting, is_busy; /* those that keep the device busy; whether such were sent since it was last waited for */
+    int is_fed; /* whether anything was */
     uint64_t hash;
     Chain *chain; /* of its last entries, which the hash leaves out until it is closed: chains.c */
     Pool *pool;
@@ -328,6 +329,22 @@ Function kernel_function(PyObject *kernel);
 int close_chain(Lane *lane);
 /* Nobody has what a block holds any more, so it need not be written. */
 void forget_chained(const Block *block);
+/* A kernel that reads an array, each of its elements once; what else it reads and writes; NULLs are left out. Text that
+ * reads through `take` (backend/cuda/reading.py) is of such kernels. */
+#define MOST_BESIDE 6
+typedef struct {
+    Function function;
+    unsigned grid[3], block;
+    const void *arguments;
+    size_t size;
+    int is_long;
+    const Array *input, *reads[MOST_BESIDE], *writes[MOST_BESIDE];
+    int is_in_place; /* whether the thread that reads an element writes that of the first result */
+} Reader;
+/* Ask for its launch; the launches that make what it reads may be done in it, too. */
+int enqueue_reader(const Reader *reader);
+/* Ask for a launch that follows one, and works on what that has made; the chain before it stays open. */
+int enqueue_behind(const Reader *reader);
 extern long long joined_launches; /* how many were left out */
 PyObject *module_set_chain_maker(PyObject *module, PyObject *function);
 PyObject *module_set_joining(PyObject *module, PyObject *args);

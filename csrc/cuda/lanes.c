@@ -105,7 +105,7 @@ wait_for_lane(Lane *lane)
     if (flush_at(AT_WAIT, lane) < 0 || send_to(lane) < 0) {
         return -1;
     }
-    lane->is_busy = 0;
+    lane->is_busy = lane->is_fed = 0;
     if (is_emulated) {
         wait_emulated(lane, emulated_work(lane));
         return 0;

@@ -16,7 +16,9 @@ launch(Function function, unsigned blocks, unsigned block, const void *arguments
     return enqueue(KERNEL_ENTRY, function, grid, block, arguments, size, keeps_busy(elements));
 }
 
-/* ---- Kernel(address): kernel(grid, block, *arguments), of arrays, ints, floats, None and bytes */
+/* ---- Kernel(address[, input]): kernel(grid, block, *arguments), of arrays, ints, floats, None and bytes. With `input`, the
+ * place of an array among the arguments, it reads each of its elements once if the last argument is not 0; arrays before
+ * that one are written, the first of them in the way the input is read. */
 
 #define MOST_WORDS 512
 
@@ -24,6 +26,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Function function;
+    int input; /* -1: none */
 } Kernel;
 
 Function
@@ -82,6 +85,33 @@ add_words(PyObject *value, char *words, int at)
     return at + 1;
 }
 
+/* Write down what a kernel reads and writes; 0: it does not read each element once. */
+static int
+note_arrays(Reader *reader, PyObject *const *given, Py_ssize_t count, int input)
+{
+    int reads = 0, writes = 0;
+    if (input >= count || !PyLong_Check(given[count - 1]) || PyObject_Not(given[count - 1])) {
+        return 0;
+    }
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (!IS_ARRAY(given[k])) {
+            continue;
+        }
+        const Array *array = (Array *)given[k];
+        if (k == input) {
+            reader->input = array;
+        }
+        else if ((k < input ? writes : reads) == MOST_BESIDE) {
+            return 0;
+        }
+        else {
+            *(k < input ? &reader->writes[writes++] : &reader->reads[reads++]) = array;
+        }
+    }
+    reader->is_in_place = 1;
+    return reader->input != NULL;
+}
+
 static PyObject *
 kernel_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
@@ -106,8 +136,12 @@ kernel_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject
             return NULL;
         }
     }
-    int is_long = keeps_busy((npy_intp)grid[0] * grid[1] * grid[2] * block);
-    int status = enqueue(KERNEL_ENTRY, self->function, grid, (unsigned)block, words, 8 * (size_t)at, is_long);
+    Reader reader = {self->function, {grid[0], grid[1], grid[2]}, (unsigned)block, words, 8 * (size_t)at,
+                     keeps_busy((npy_intp)grid[0] * grid[1] * grid[2] * block)};
+    int reads = self->input >= 0 && note_arrays(&reader, given + 2, count - 2, self->input);
+    int status = reads ? enqueue_reader(&reader)
+                       : enqueue(KERNEL_ENTRY, self->function, grid, (unsigned)block, words, 8 * (size_t)at,
+                                 reader.is_long);
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
@@ -115,13 +149,15 @@ static PyObject *
 kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *address;
-    if (!PyArg_ParseTuple(args, "O!", &PyLong_Type, &address)) {
+    int input = -1;
+    if (!PyArg_ParseTuple(args, "O!|i", &PyLong_Type, &address, &input)) {
         return NULL;
     }
     Kernel *self = (Kernel *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = kernel_call;
         self->function = PyLong_AsVoidPtr(address);
+        self->input = input;
     }
     return (PyObject *)self;
 }

@@ -30,6 +30,7 @@ struct Sequence {
 static size_t remembered_bytes;
 static int remembered;
 static int limit = 32; /* entries that are sent together; 0: each at once */
+static const int first = 8; /* the same, to a device that has nothing to do */
 static int is_blocking; /* whether each is waited for, too */
 static int together = 5; /* long ones that are sent together to a device that has something to do */
 static Sequence *table[BUCKETS];
@@ -173,6 +174,7 @@ flush_lane(Lane *lane)
     int status = send_to(lane) < 0 ? -1 : send(lane);
     counted.flushes++;
     lane->is_busy |= lane->long_waiting > 0;
+    lane->is_fed = 1;
     lane->filled = 0;
     lane->waiting = lane->long_waiting = lane->calls = 0;
     lane->hash = SEED;
@@ -275,7 +277,7 @@ end_entry(Lane *lane)
         int status = flush_lane(lane);
         return status == 0 && is_blocking ? (wait_for_lane(lane) < 0 ? -1 : raise_index_error()) : status;
     }
-    return lane->waiting >= limit ? flush_lane(lane) : 0;
+    return lane->waiting >= (lane->is_fed || limit < first ? limit : first) ? flush_lane(lane) : 0;
 }
 
 int

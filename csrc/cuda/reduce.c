@@ -41,9 +41,14 @@ width_of(int code)
     return code == CODE_F16 || code == CODE_BF16 || code == CODE_I16 || code == CODE_U16 ? 64 : 32;
 }
 
-/* One step: pieces of `piece` elements each. */
+/* Elements that a block may go through, and how many blocks must share more, if formulas are computed on the way. */
+#define FEW_ELEMENTS 8192
+#define MANY_BLOCKS 64
+
+/* One step: pieces of `piece` elements each. The second of two follows the first. */
 static int
-reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_intp pieces, double scale)
+reduce_step(const Reduction *r, const Array *out, const Array *in, npy_intp piece, npy_intp pieces, double scale,
+            int is_second)
 {
     int layout = r->inner == 1 ? ROWS : COLUMNS;
     Function function = reduction_of(r->op, r->from, r->to, layout);
@@ -52,7 +57,7 @@ reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_i
         const char *in;
         long long outer, length, inner, piece, pieces;
         double scale;
-    } arguments = {out, in, r->outer, r->length, r->inner, piece, pieces, scale};
+    } arguments = {out->data, in->data, r->outer, r->length, r->inner, piece, pieces, scale};
     unsigned block = 256;
     npy_intp blocks = r->outer * pieces;
     if (function == NULL) {
@@ -72,7 +77,15 @@ reduce_step(const Reduction *r, char *out, const char *in, npy_intp piece, npy_i
         return -1;
     }
     npy_intp elements = r->outer * r->length * r->inner;
-    return launch(function, (unsigned)blocks, block, &arguments, sizeof(arguments), elements);
+    Reader reader = {function, {(unsigned)blocks, 1, 1}, block, &arguments, sizeof(arguments), keeps_busy(elements), in,
+                     .writes = {out}};
+    if (is_second) {
+        return enqueue_behind(&reader);
+    }
+    if (blocks < MANY_BLOCKS && elements > blocks * FEW_ELEMENTS) {
+        return launch(function, (unsigned)blocks, block, &arguments, sizeof(arguments), elements);
+    }
+    return enqueue_reader(&reader);
 }
 
 /* How many pieces the elements that make one of the result are added up in. */
@@ -110,7 +123,7 @@ reduce(int op, Array *array, int first, int last, int keepdims, PyArray_Descr *d
         npy_intp pieces = pieces_of(&r), piece = (r.length + pieces - 1) / pieces;
         pieces = piece ? (r.length + piece - 1) / piece : 1; /* none of them empty */
         if (pieces == 1) {
-            status = reduce_step(&r, out->data, rows->data, r.length, 1, scale);
+            status = reduce_step(&r, out, rows, r.length, 1, scale, 0);
         }
         else {
             npy_intp count = r.outer * pieces * r.inner;
@@ -120,8 +133,8 @@ reduce(int op, Array *array, int first, int last, int keepdims, PyArray_Descr *d
             Py_DECREF(exact);
             Reduction again = {op, is_half ? CODE_F32 : r.to, r.to, r.outer, pieces, r.inner};
             r.to = again.from;
-            status = part == NULL || reduce_step(&r, part->data, rows->data, piece, pieces, 1) < 0 ||
-                             reduce_step(&again, out->data, part->data, pieces, 1, scale) < 0
+            status = part == NULL || reduce_step(&r, part, rows, piece, pieces, 1, 0) < 0 ||
+                             reduce_step(&again, out, part, pieces, 1, scale, 1) < 0
                          ? -1
                          : 0;
         }

@@ -52,7 +52,7 @@ ready_lane(Occasion occasion)
     if (lane == NULL || flush_at(occasion, lane) < 0 || send_to(lane) < 0) {
         return NULL;
     }
-    lane->is_busy = 0; /* the caller waits for it */
+    lane->is_busy = lane->is_fed = 0; /* the caller waits for it */
     return lane;
 }
 

@@ -181,3 +181,110 @@ def test_a_chain_is_bounded() -> None:
         return y
 
     assert joined(long, 8) == 20 - 3  # eight launches each
+
+
+# ---- what reads a chain's result
+
+
+def test_sums_and_their_like_end_a_chain() -> None:
+    x, y = numbers(), numbers(seed=1)
+    assert joined(lambda: (x * y).sum()) == 1
+    assert joined(lambda: ((x - y).abs() + 1).mean()) == 3
+    assert joined(lambda: (x * y + x).view(64, 64).amax(1)) == 2
+    assert joined(lambda: (x * y + x).view(64, 64).sum(0)) == 2
+    assert joined(lambda: (x * y).view(16, 16, 16).prod(1)) == 1
+    assert joined(lambda: (x > y).any()) == 1
+    half, other = x.bfloat16(), y.bfloat16()
+    assert joined(lambda: (half * other + x).bfloat16().view(64, 64).sum(1)) == 4
+    assert joined(lambda: (half * other).view(64, 64).sum(0)) == 1
+    assert joined(lambda: (x.double() * x).sum()) == 1 + (joined(lambda: x.double() * x))
+
+    def keeping() -> Any:
+        z = x * y
+        return z.sum(), z
+
+    assert joined(keeping) == 1
+
+
+def test_a_sum_in_two_steps_ends_a_chain() -> None:
+    x = ut.arange(1 << 20, device="cuda", dtype=ut.float32) / 1000
+    assert joined(lambda: (x.sin() * x).sum()) == 2
+    assert joined(lambda: (x.sin() * x).bfloat16().mean()) == 4
+
+    def kept_and_changed() -> Any:
+        z = x * 2
+        z.add_(x)
+        total = z.sum()
+        return total, z
+
+    assert joined(kept_and_changed) == 2
+
+
+def test_what_must_not_end_a_chain() -> None:
+    x, y = numbers(), numbers(seed=1)
+
+    def a_part() -> Any:
+        return (x * y)[: N // 2].sum()
+
+    assert joined(a_part) == 0
+
+    def turned() -> Any:
+        return (x * y).view(64, 64).t().sum(1)  # which is copied first
+
+    assert joined(turned) == 0
+
+    def not_the_last() -> Any:
+        z = x * y
+        w = z + 1
+        return z.sum(), w
+
+    assert joined(not_the_last) == 1  # the two products alone
+
+
+def test_kernels_of_rows_end_a_chain() -> None:
+    x, y, w = numbers().view(64, 64), numbers(seed=1).view(64, 64), numbers(seed=2)[:64].clone()
+    F = ut.nn.functional
+    assert joined(lambda: (x * 0.5 + y).softmax(-1)) == 2
+    assert joined(lambda: (x * 0.5 + y).bfloat16().log_softmax(-1)) == 3
+    assert joined(lambda: F.layer_norm(x + y, (64,), w, w)) == 1
+    assert joined(lambda: F.rms_norm(x * y + x, (64,), w)) == 2
+
+    def both_ways() -> Any:
+        a = (x * 1).requires_grad_()
+        b = (w * 1).requires_grad_()
+        hidden = F.layer_norm(a * y, (64,), b)
+        (hidden.softmax(-1) * y).sum().backward()
+        return a.grad, b.grad, hidden.detach()
+
+    assert joined(both_ways) >= 3
+
+    def a_weight_of_the_chain() -> Any:
+        z = x * y
+        return F.layer_norm(z, (64,), z[0], z[1])  # which is read by all rows
+
+    assert joined(a_weight_of_the_chain) == 0
+
+    def long_rows() -> Any:
+        return (x * y).view(1, N).softmax(-1)  # read more than once
+
+    assert joined(long_rows) == 0
+
+
+def test_memory_of_operands_that_an_end_would_write() -> None:
+    x = numbers().view(64, 64)
+
+    def in_the_place_of_an_operand() -> Any:
+        a = x.flip(0)
+        b = a * 2
+        del a  # whose memory softmax takes: each element is read before it is written
+        return b.softmax(-1)
+
+    assert joined(in_the_place_of_an_operand) == 1
+
+    def a_sum_in_the_place_of_an_operand() -> Any:
+        a = x.flip(0)
+        b = a.exp()
+        del a  # whose memory the sums of columns take, while other columns are read
+        return b.view(1, N).expand(1, N).sum(0)
+
+    assert joined(a_sum_in_the_place_of_an_operand) == 0

@@ -163,6 +163,28 @@ def test_long_launches_wait_for_each_other_behind_the_first() -> None:
     assert ut.cuda.launch_stats()["flushes"] == before + 1 and ut.cuda.launch_stats()["waiting"] == 0
 
 
+def test_a_device_with_nothing_to_do_is_not_kept_waiting_for_a_full_queue() -> None:
+    x = ut.ones(8, device="cuda")
+
+    def most_waiting() -> int:
+        most = 0
+        for _ in range(60):
+            x + x
+            most = max(most, ut.cuda.launch_stats()["waiting"])
+        return most
+
+    ut.cuda.synchronize()
+    before = ut.cuda.launch_stats()["flushes"]
+    for _ in range(8):
+        x + x
+    assert ut.cuda.launch_stats()["flushes"] == before + 1
+    assert most_waiting() == 31
+    assert x.sum().item() == 8  # which waits
+    for _ in range(8):
+        x + x
+    assert ut.cuda.launch_stats()["waiting"] == 0
+
+
 def test_a_call_of_a_library_becomes_a_graph_by_itself() -> None:
     a = ut.ones(4, 4, device="cuda")
     before = ut.cuda.launch_stats()

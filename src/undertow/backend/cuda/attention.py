@@ -101,12 +101,12 @@ def _stacks(*arrays: Array) -> list[Any]:
 
 
 def _blocks(heads: int, count: int, columns: int, is_causal: bool) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and rows. Of long causal heads up to four parts at a time: the first rows see few keys."""
+    """Slices of heads and rows, the last first. Of long causal heads up to four parts: the first rows see few keys."""
     step = max(LONG, -(-count // 4)) if is_causal else count
     step = max(1, min(step, max(64, BLOCK // columns // 64 * 64)))
     many = max(1, min(BLOCK // (step * columns), 65535))
     for head in range(0, heads, many):
-        for start in range(0, count, step):
+        for start in reversed(range(0, count, step)):
             yield slice(head, min(head + many, heads)), slice(start, min(start + step, count))
 
 
@@ -179,14 +179,20 @@ def attention_gradients(
         return [x if needed else None for x, needed in zip(found, needs, strict=True)]
     q, k, v, g = _stacks(query, key, value, g)
     multiply, log_rows = device.extension().multiply_into, rows(logs).reshape(q.shape[:2])
-    of_q, of_k, of_v = _empty(q.shape, q.dtype), *[device.extension().zero(_empty(x.shape, sums)) for x in (k, v)]
+    of_q, of_k, of_v = _empty(q.shape, q.dtype), *[_empty(x.shape, sums) for x in (k, v)]
+    see_all = not is_causal or q.shape[1] >= k.shape[1]  # the last rows, with which sums begin
+    if not see_all:
+        of_k, of_v = [device.extension().zero(x) for x in (of_k, of_v)]
     for heads, part in _blocks(len(q), q.shape[1], k.shape[1], is_causal):
         block = Block(heads, part, k.shape[1], is_causal)
         seen = block.seen
         scores, of_weights = _empty(block.shape, sums), _empty(block.shape, sums)
         multiply(q[heads, part], k[heads, seen].swapaxes(1, 2), scores, False)
         multiply(g[heads, part], v[heads, seen].swapaxes(1, 2), of_weights, False)
-        weights, slopes = _empty(block.shape, q.dtype), _empty(block.shape, q.dtype)
+        weights, slopes = scores, of_weights  # each element is read before it is written, by the thread that does both
+        if q.dtype != sums:
+            weights, slopes = _empty(block.shape, q.dtype), _empty(block.shape, q.dtype)
+        adds = not see_all or part.stop < q.shape[1]
         kernel("slopes", SLOPES, q.dtype)(
             *block.launch(),
             weights,
@@ -198,8 +204,8 @@ def attention_gradients(
             float(scale),
         )
         multiply(slopes, k[heads, seen], of_q[heads, part], False)
-        multiply(slopes.swapaxes(1, 2), q[heads, part], of_k[heads, seen], True)
-        multiply(weights.swapaxes(1, 2), g[heads, part], of_v[heads, seen], True)
+        multiply(slopes.swapaxes(1, 2), q[heads, part], of_k[heads, seen], adds)
+        multiply(weights.swapaxes(1, 2), g[heads, part], of_v[heads, seen], adds)
     given = zip((of_q, of_k, of_v), (query, key, value), needs, strict=True)
     return [x.astype(like.dtype, copy=False).reshape(like.shape) if n else None for x, like, n in given]
 

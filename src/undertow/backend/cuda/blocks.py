@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from undertow.backend import dtypes
 from undertow.backend.cuda import device
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
+from undertow.backend.cuda.reading import compile_readers
 from undertow.backend.interface import Array
 
 #: what a block finds together; on the emulated device a block has one thread, which finds everything
@@ -62,12 +63,11 @@ FN T sum_of(T v) { return together(v, T(0), Sum()); }
 FN T at(const S *x, i64 i) { return Cast<T, S>::of(x[i]); }
 FN void put(S *x, i64 i, T v) { x[i] = Cast<S, T>::of(v); }
 
-// a row that the threads of a block keep: KEPT pieces of 16 bytes each
+// a row that the threads of a block keep: each has KEPT pieces of 16 bytes
 #define WIDE (16 / (int)sizeof(S))
-#define KEPT 2
+#define KEPT (ALONE ? 64 : 2)
 struct alignas(16) Piece { S v[WIDE]; };
 struct Kept { T v[KEPT * WIDE]; };
-#if !ALONE
 #define EACH_PIECE(k, i, columns) \
     _Pragma("unroll") for (int k = 0; k < KEPT; k++) \
         if (const i64 i = threadIdx.x + (i64)k * blockDim.x; i < (columns) / WIDE)
@@ -90,15 +90,50 @@ FN void store(S *x, const Kept &from, i64 columns)
         ((Piece *)x)[i] = piece;
     }
 }
-#endif
+"""
+
+#: the same of a row that is read through `take`
+TAKE_ROW = r"""
+FN void take_row(Kept &to, const Arguments &p, i64 row, T none)
+{
+#pragma unroll
+    for (int j = 0; j < KEPT * WIDE; j++) to.v[j] = none;
+    EACH_PIECE(k, i, p.columns) {
+        S piece[WIDE];
+        take<WIDE>(p, row * p.columns + i * WIDE, piece);
+#pragma unroll
+        for (int j = 0; j < WIDE; j++) to.v[k * WIDE + j] = Cast<T, S>::of(piece[j]);
+    }
+}
 """
 
 
 @functools.cache
 def kernel(name: str, text: str, dtype: np.dtype[Any], cooperative: bool = True) -> Any:
     """A kernel of a text on arrays of a dtype, whose threads work together or, if not `cooperative`, each alone."""
-    head = f"typedef {stored(dtype)} S; typedef {computed(dtype)} T;\n{TOGETHER}"
-    return device.extension().Kernel(compile_kernels(head + text, [Entry(name, "P", cooperative)])[0])
+    return device.extension().Kernel(compile_kernels(head_of(dtype) + text, [Entry(name, "P", cooperative)])[0])
+
+
+def head_of(dtype: np.dtype[Any]) -> str:
+    return f"typedef {stored(dtype)} S; typedef {computed(dtype)} T;\n{TOGETHER}"
+
+
+class RowReader(NamedTuple):
+    """A kernel that, if it keeps rows, reads an argument once: a field of the structure, and its place there."""
+
+    name: str
+    arguments: str
+    text: str
+    field: str
+    place: int
+
+
+@functools.cache
+def reading_kernel(reader: RowReader, dtype: np.dtype[Any]) -> Any:
+    """The kernel on arrays of a dtype; its last argument says whether it keeps rows (see csrc/cuda/launch.c)."""
+    before, entry = f"{head_of(dtype)}{reader.arguments}\n", Entry(reader.name, "Arguments", True)
+    (address,) = compile_readers(before, TAKE_ROW + reader.text, [entry], reader.field)
+    return device.extension().Kernel(address, reader.place)
 
 
 def threads_for(columns: int) -> int:
@@ -110,17 +145,10 @@ def threads_for(columns: int) -> int:
 
 
 def threads_that_keep(columns: int, *arrays: Any) -> int:
-    """How many threads can keep a row of these arrays (or None) in registers; 0: it is too long, or lies askew.
-
-    The emulated device has one thread, which keeps none.
-    """
+    """How many threads can keep a row of these arrays (or None) in registers; 0: it is too long, or lies askew."""
     wide: int = 16 // arrays[0].dtype.itemsize
-    if (
-        device.emulates()
-        or columns % wide
-        or columns > 512 * 2 * wide
-        or any([a is not None and a.address % 16 for a in arrays])
-    ):
+    most = 64 if device.emulates() else 512 * 2  # pieces of 16 bytes: what one thread keeps there, and 512 here
+    if columns % wide or columns > most * wide or any([a is not None and a.address % 16 for a in arrays]):
         return 0
     return max(32, 1 << (-(-columns // (2 * wide)) - 1).bit_length())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from undertow.backend.cuda import reading
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.elementwise import Text, kind_of
 from undertow.backend.cuda.kernel_text import NUMBER, computed, dtype_of, stored
@@ -22,15 +23,19 @@ class Piece(NamedTuple):
     is_stored: bool
 
 
-def make(launches: tuple[Any, ...], arrays: tuple[tuple[int, int], ...], wide: int) -> int:
+def make(launches: tuple[Any, ...], arrays: tuple[tuple[int, int], ...], wide: int, end: int) -> int:
     """The address of the kernel of a chain.
 
     `launches` are (kernel, codes, sources, whether the result is written), `arrays` (code, whether it is a single
-    element) of what is read, and `wide` elements are read at a time.
+    element) of what is read, `wide` elements are read at a time, and `end` is the address of the kernel that reads what
+    the last launch makes, or 0.
     """
     pieces = [piece_of(*launch) for launch in launches]
     functions = "".join([piece.text.function(f"formula{p}") for p, piece in enumerate(pieces)])
-    return compile_kernels(functions + kernel_of(pieces, arrays, wide), [Entry("chain", "P")])[0]
+    if not end:
+        return compile_kernels(functions + kernel_of(pieces, arrays, wide), [Entry("chain", "P")])[0]
+    before, behind, entry = reading.readers[end]
+    return compile_kernels(functions + before + take_of(pieces, arrays, wide) + behind, [entry])[0]
 
 
 def piece_of(kernel: Any, codes: tuple[int, ...], sources: tuple[int, ...], is_stored: int) -> Piece:
@@ -67,6 +72,47 @@ KERNEL(chain, P) {{ BEGIN {before}{declared}
 """
 
 
+def take_of(pieces: list[Piece], arrays: tuple[tuple[int, int], ...], wide: int) -> str:
+    """What reading.py says of `take`, by all formulas; what somebody keeps is written on the way."""
+    places = [p for p, piece in enumerate(pieces) if piece.is_stored]
+    numbers = numbers_of(pieces)
+    fields = [f"char *out[{len(places)}]; "] if places else []
+    fields += [f"const char *x[{len(arrays)}]; "] if arrays else []
+    fields += [f"Value s[{len(numbers)}];"] if numbers else []
+    types = [some(f"V{k}", dtype_of(code)) for k, (code, is_single) in enumerate(arrays) if not is_single]
+    types += [some(f"W{p}", pieces[p].text.dtypes[-1]) for p in places]
+    before = [f"    {line}\n" for line in numbers.values()]
+    for k, (code, is_single) in enumerate(arrays):
+        word = stored(dtype_of(code))
+        before.append(f"    {first_of(k, code)}\n" if is_single
+                      else f"    const V{k} v{k} = *(const V{k} *)((const {word} *)p.x[{k}] + i);\n")  # fmt: skip
+    before += [f"    W{p} w{p};\n" for p in places]
+    steps = "".join([f"        {step(p, piece, arrays, 'v{}.v[w]')}\n" for p, piece in enumerate(pieces)])
+    keep = "".join([f"w{p}.v[w] = t{p}; " for p in places])
+    words = {p: stored(pieces[p].text.dtypes[-1]) for p in places}
+    write = "".join([f"    *(W{p} *)(({words[p]} *)p.out[{n}] + i) = w{p};\n" for n, p in enumerate(places)])
+    return f"""struct Chain {{ {"".join(fields)} }};
+struct Arguments : P {{ Chain chain; }};
+template <int N> FN void compute(const Arguments &given, i64 i, S *to)
+{{
+    const Chain &p = given.chain; {" ".join(types)}
+{"".join(before)}    for (int w = 0; w < N; w++) {{
+{steps}        {keep}to[w] = t{len(pieces) - 1};
+    }}
+{write}}}
+template <int N> FN void take(const Arguments &p, i64 i, S *to)
+{{
+    const int some = N < {wide} ? N : {wide};
+    for (int k = 0; k < N; k += some) compute<some>(p, i + k, to + k);
+}}
+"""
+
+
+def some(name: str, dtype: DType) -> str:
+    """N elements of an array: no more bytes than an array's address is a multiple of."""
+    return f"struct alignas(N * {dtype.itemsize}) {name} {{ {stored(dtype)} v[N]; }};"
+
+
 def vector(name: str, dtype: DType, wide: int) -> str:
     return f"struct alignas({wide * dtype.itemsize}) {name} {{ {stored(dtype)} v[{wide}]; }};"
 
@@ -88,14 +134,14 @@ def first_of(k: int, code: int) -> str:
     return f"const {word} e{k} = *(const {word} *)p.x[{k}]; "
 
 
-def step(p: int, piece: Piece, arrays: tuple[tuple[int, int], ...]) -> str:
-    """The line that computes one element of a piece's result."""
+def step(p: int, piece: Piece, arrays: tuple[tuple[int, int], ...], place: str = "v{}[u].v[w]") -> str:
+    """The line that computes one element of a piece's result; `place` is where that of an array is."""
     operands = []
     for k, (code, source) in enumerate(zip(piece.text.codes, piece.sources, strict=True)):
         if code >= NUMBER:
             operands.append(f"n{p}_{k}")
         else:
-            value = f"t{~source}" if source < 0 else f"e{source}" if arrays[source][1] else f"v{source}[u].v[w]"
+            value = f"t{~source}" if source < 0 else f"e{source}" if arrays[source][1] else place.format(source)
             operands.append(piece.text.element(k, value))
     output = piece.text.dtypes[-1]
     call = f"formula{p}({', '.join(operands)})"

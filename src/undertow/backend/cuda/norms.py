@@ -7,20 +7,31 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend.cuda import device
-from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
+from undertow.backend.cuda.blocks import (
+    RowReader,
+    agree,
+    exact,
+    kernel,
+    reading_kernel,
+    rows,
+    threads_for,
+    threads_that_keep,
+)
 from undertow.backend.cuda.reductions import reduce
 from undertow.backend.interface import Array
 
 # ---- over the last dimensions: a block for each row
 
-FORWARD = r"""
-struct P { S *out; T *mean, *rstd; const S *in, *weight, *bias; i64 columns; double eps; i64 centred, kept; };
-KERNEL(forward, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
+FORWARD = RowReader(
+    "forward",
+    "struct P { S *out; T *mean, *rstd; const S *in, *weight, *bias; i64 columns; double eps; i64 centred, kept; };",
+    r"""
+KERNEL(forward, Arguments) { BEGIN
+    const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
     T mean = 0, square = 0;
-#if !ALONE
     if (p.kept) {
         Kept row, other;
-        fetch(row, x, p.columns, T(0));
+        take_row(row, p, blockIdx.x, T(0));
         if (p.centred) {
             for (int j = 0; j < KEPT * WIDE; j++) mean += row.v[j];
             mean = sum_of(mean) / (T)p.columns;
@@ -41,7 +52,6 @@ KERNEL(forward, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
         store(out, row, p.columns);
         return;
     }
-#endif
     if (p.centred) {
         for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) mean += at(x, i);
         mean = sum_of(mean) / (T)p.columns;
@@ -55,13 +65,18 @@ KERNEL(forward, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
         if (p.bias) v = v + at(p.bias, i);
         put(out, i, v);
     } }
-"""
+""",
+    "in",
+    3,
+)
 
 # A block that keeps its rows goes through several of them, and adds up what weight and bias get from all of these.
-BACKWARD = r"""
-struct P { S *out; T *of_weight, *of_bias; const S *g, *in, *weight; const T *mean, *rstd; i64 rows, columns, kept; };
-KERNEL(backward, P) { BEGIN
-#if !ALONE
+BACKWARD = RowReader(
+    "backward",
+    "struct P { S *out; T *of_weight, *of_bias; const S *g, *in, *weight; const T *mean, *rstd; "
+    "i64 rows, columns, kept; };",
+    r"""
+KERNEL(backward, Arguments) { BEGIN
     if (p.kept) {
         Kept row, slope, weight, of_weight, of_bias;
         if (p.weight) fetch(weight, p.weight, p.columns, T(0));
@@ -70,7 +85,7 @@ KERNEL(backward, P) { BEGIN
             const T mean = p.mean ? p.mean[r] : T(0), rstd = p.rstd[r];
             T along = 0, sum = 0;
             fetch(row, p.in + r * p.columns, p.columns, mean);
-            fetch(slope, p.g + r * p.columns, p.columns, T(0));
+            take_row(slope, p, r, T(0));
             for (int j = 0; j < KEPT * WIDE; j++) {
                 row.v[j] = (row.v[j] - mean) * rstd;
                 of_weight.v[j] += slope.v[j] * row.v[j]; of_bias.v[j] += slope.v[j];
@@ -90,7 +105,6 @@ KERNEL(backward, P) { BEGIN
             }
         return;
     }
-#endif
     const i64 from = blockIdx.x * p.columns; const S *x = p.in + from, *g = p.g + from;
     const T mean = p.mean ? p.mean[blockIdx.x] : T(0), rstd = p.rstd[blockIdx.x];
     T along = 0, sum = 0;
@@ -105,7 +119,10 @@ KERNEL(backward, P) { BEGIN
         T v = at(g, i); if (p.weight) v *= at(p.weight, i);
         put(p.out + from, i, rstd * (v - sum - (at(x, i) - mean) * rstd * along));
     } }
-"""
+""",
+    "g",
+    3,
+)
 
 # 32 columns for each block, and 8 threads for each of them; blocks of one column share its rows in pieces
 AFFINE = r"""
@@ -178,7 +195,7 @@ def norm_rows(x: Array, dims: int, weight: Array | None, bias: Array | None, eps
     count, columns = math.prod(kept), math.prod(x.shape[x.ndim - dims :])
     out, mean, rstd = _same(x), _empty(kept, x) if centred else None, _empty(kept, x)
     keep = threads_that_keep(columns, x, out, weight, bias)
-    call = kernel("forward", FORWARD, x.dtype)
+    call = reading_kernel(FORWARD, x.dtype)
     threads = keep or threads_for(columns)
     call(count, threads, out, mean, rstd, x, weight, bias, columns, float(eps), int(centred), int(keep > 0))
     return out, mean, rstd
@@ -200,7 +217,7 @@ def norm_rows_gradient(
         keep = threads_that_keep(columns, x, g, of_x, weight)
         blocks = min(count, BLOCKS) if keep and affine else count
         parts = (_empty((blocks, columns), x), _empty((blocks, columns), x)) if blocks < count else None
-        call, threads = kernel("backward", BACKWARD, x.dtype), keep or threads_for(columns)
+        call, threads = reading_kernel(BACKWARD, x.dtype), keep or threads_for(columns)
         kept = (None, None) if parts is None else parts
         call(blocks, threads, of_x, *kept, g, x, weight, mean, rstd, count, columns, int(keep > 0))
     if not affine:

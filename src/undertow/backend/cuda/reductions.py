@@ -10,8 +10,9 @@ import numpy as np
 
 from undertow.backend import dtypes
 from undertow.backend.cuda import device
-from undertow.backend.cuda.compile import Entry, compile_kernels
+from undertow.backend.cuda.compile import Entry
 from undertow.backend.cuda.kernel_text import computed, dtype_of, stored
+from undertow.backend.cuda.reading import compile_readers
 from undertow.backend.interface import Array, DType
 
 #: operation -> its number in C, what no element gives, and what two give
@@ -25,10 +26,11 @@ OPERATIONS = {
 }
 BY_NUMBER = {number: (none, join) for number, none, join in OPERATIONS.values()}
 
+ARGUMENTS = "struct P { char *out; const char *in; i64 outer, length, inner, piece, pieces; double scale; };\n"
+
 TEXT = r"""
-struct P { char *out; const char *in; i64 outer, length, inner, piece, pieces; double scale; };
 FN A join(A a, A b) { return (A)(JOIN); }
-FN A element(const P &p, i64 i) { return Cast<A, S>::of(((const S *)p.in)[i]); }
+FN A element(const Arguments &p, i64 i) { S one; take<1>(p, i, &one); return Cast<A, S>::of(one); }
 FN O finished(const P &p, A v) { return Cast<O, A>::of(SCALED); }
 #if !ALONE
 FN A exchanged(A v, int distance)
@@ -55,18 +57,17 @@ FN A together(A v)
     return v;
 }
 #define WIDE (16 / (int)sizeof(S))
-struct alignas(16) Vector { S v[WIDE]; };
-KERNEL(rows, P) { BEGIN
+KERNEL(rows, Arguments) { BEGIN
     i64 row = blockIdx.x / p.pieces, from = row * p.length + (blockIdx.x - row * p.pieces) * p.piece;
     i64 to = from + p.piece, end = (row + 1) * p.length, i = from + threadIdx.x; const i64 B = blockDim.x;
     if (to > end) to = end;
     A v = NONE;
 #if !ALONE
     if (sizeof(S) < 4 && (p.length | p.piece) % WIDE == 0 && ((u64)p.in & 15) == 0) { // 16 bytes at a time
-        const Vector *x = (const Vector *)p.in;
         for (i = from / WIDE + threadIdx.x; i < to / WIDE; i += B) {
-            const Vector part = x[i];
-            for (int k = 0; k < WIDE; k++) v = join(v, Cast<A, S>::of(part.v[k]));
+            S part[WIDE];
+            take<WIDE>(p, i * WIDE, part);
+            for (int k = 0; k < WIDE; k++) v = join(v, Cast<A, S>::of(part[k]));
         }
         i = to;
     }
@@ -79,17 +80,17 @@ KERNEL(rows, P) { BEGIN
 }
 // elements of two bytes are read in pairs
 #define PAIR (sizeof(S) == 2 ? 2 : 1)
-struct alignas(sizeof(S) * PAIR) Pair { S v[PAIR]; };
-FN void fetch(const P &p, i64 i, int count, bool whole, A *to)
+FN void fetch(const Arguments &p, i64 i, int count, bool whole, A *to)
 {
     if (whole) {
-        const Pair pair = *(const Pair *)((const S *)p.in + i);
-        for (int k = 0; k < PAIR; k++) to[k] = Cast<A, S>::of(pair.v[k]);
+        S pair[PAIR];
+        take<PAIR>(p, i, pair);
+        for (int k = 0; k < PAIR; k++) to[k] = Cast<A, S>::of(pair[k]);
     }
     else for (int k = 0; k < count; k++) to[k] = element(p, i + k);
 }
 // 32 columns (or pairs of them) for each block, and for each of them a thread of every warp
-KERNEL(columns, P) { BEGIN
+KERNEL(columns, Arguments) { BEGIN
     const i64 width = 32 * PAIR, across = (p.inner + width - 1) / width, rest = blockIdx.x / across;
     const i64 outer = rest / p.pieces, from = (rest - outer * p.pieces) * p.piece;
     const i64 to = from + p.piece < p.length ? from + p.piece : p.length;
@@ -99,7 +100,7 @@ KERNEL(columns, P) { BEGIN
         const int x = ALONE ? lane : threadIdx.x & 31, y = ALONE ? 0 : threadIdx.x >> 5;
         const i64 column = (blockIdx.x - rest * across) * width + x * PAIR, left = p.inner - column;
         const int count = left <= 0 ? 0 : left < PAIR ? 1 : PAIR;
-        const bool whole = count == PAIR && p.inner % PAIR == 0 && (u64)p.in % sizeof(Pair) == 0;
+        const bool whole = count == PAIR && p.inner % PAIR == 0 && (u64)p.in % (PAIR * sizeof(S)) == 0;
         const i64 at = outer * p.length * p.inner + column;
         A v[PAIR], a[PAIR], b[PAIR], c[PAIR], d[PAIR];
         for (int k = 0; k < PAIR; k++) v[k] = a[k] = b[k] = c[k] = d[k] = NONE;
@@ -148,7 +149,8 @@ def make(operation: int, from_: int, to: int, layout: int) -> int:
     macros = {"JOIN": join, "SCALED": scaled, "LOWEST": bound(result, True) if result.kind != "c" else "0",
               "HIGHEST": bound(result, False) if result.kind != "c" else "0", "NONE": none}  # fmt: skip
     head += "".join([f"#define {name} {text}\n" for name, text in macros.items()])
-    return compile_kernels(head + TEXT, [Entry("rows", "P", True), Entry("columns", "P", True)])[layout]
+    entries = [Entry(name, "Arguments", True) for name in ("rows", "columns")]
+    return compile_readers(head + ARGUMENTS, TEXT, entries)[layout]
 
 
 # ---- NumPy's functions

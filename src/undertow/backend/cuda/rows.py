@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cuda import device, indexing
-from undertow.backend.cuda.blocks import agree, exact, kernel, rows, threads_for, threads_that_keep
+from undertow.backend.cuda.blocks import (
+    RowReader,
+    agree,
+    exact,
+    kernel,
+    reading_kernel,
+    rows,
+    threads_for,
+    threads_that_keep,
+)
 from undertow.backend.interface import Array, DType
 
 #: what kernels of softmax begin with
@@ -32,17 +41,18 @@ FN bool is_class(i64 target, i64 columns, i64 *error)
 }
 """
 
-SOFTMAX = (
+SOFTMAX = RowReader(
+    "softmax",
+    "struct P { S *out; const S *in; i64 columns, logs, safe, kept; };",
     MEASURE
     + r"""
-struct P { S *out; const S *in; i64 columns, logs, safe, kept; };
-KERNEL(softmax, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
+KERNEL(softmax, Arguments) { BEGIN
+    const S *x = p.in + blockIdx.x * p.columns; S *out = p.out + blockIdx.x * p.columns;
     T most, sum;
-#if !ALONE
     if (p.kept) {
         const T lowest = (T)float_of(0xff800000u);
         Kept row, power;
-        fetch(row, x, p.columns, lowest);
+        take_row(row, p, blockIdx.x, lowest);
         most = lowest; sum = 0;
         for (int j = 0; j < KEPT * WIDE; j++) most = Most()(most, row.v[j]);
         most = together(most, lowest, Most());
@@ -56,24 +66,25 @@ KERNEL(softmax, P) { BEGIN const S *x = p.in + blockIdx.x * p.columns; S *out = 
         store(out, row, p.columns);
         return;
     }
-#endif
     measure(x, p.columns, most, sum);
     const bool hidden = p.safe && most == (T)float_of(0xff800000u);
     const T log_of_sum = p.logs ? m_log(sum) : T(0);
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x)
         put(out, i, hidden ? T(0) : p.logs ? at(x, i) - most - log_of_sum : m_exp(at(x, i) - most) / sum); }
-"""
+""",
+    "in",
+    1,
 )
 
-SLOPE = (
-    MEASURE
-    + r"""
-struct P { S *out; const S *g, *y; i64 columns, logs, kept; };
-KERNEL(slope, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *g = p.g + from, *y = p.y + from; T sum = 0;
-#if !ALONE
+SLOPE = RowReader(
+    "slope",
+    "struct P { S *out; const S *g, *y; i64 columns, logs, kept; };",
+    r"""
+KERNEL(slope, Arguments) { BEGIN
+    const i64 from = blockIdx.x * p.columns; const S *g = p.g + from, *y = p.y + from; T sum = 0;
     if (p.kept) {
         Kept slope, row;
-        fetch(slope, g, p.columns, T(0));
+        take_row(slope, p, blockIdx.x, T(0));
         fetch(row, y, p.columns, T(0));
         for (int j = 0; j < KEPT * WIDE; j++) sum += p.logs ? slope.v[j] : slope.v[j] * row.v[j];
         sum = sum_of(sum);
@@ -82,12 +93,13 @@ KERNEL(slope, P) { BEGIN const i64 from = blockIdx.x * p.columns; const S *g = p
         store(p.out + from, row, p.columns);
         return;
     }
-#endif
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x) sum += p.logs ? at(g, i) : at(g, i) * at(y, i);
     sum = sum_of(sum);
     for (i64 i = threadIdx.x; i < p.columns; i += blockDim.x)
         put(p.out + from, i, p.logs ? at(g, i) - m_exp(at(y, i)) * sum : at(y, i) * (at(g, i) - sum)); }
-"""
+""",
+    "g",
+    1,
 )
 
 # log(sum(exp)), and minus a number for each row if there are numbers
@@ -226,7 +238,7 @@ def softmax_rows(input: Array, logs: bool, safe: bool = False) -> Array:
         return None
     input, columns = rows(input), input.shape[-1]
     out = device.extension().empty(input.shape, input.dtype)
-    call, keep = kernel("softmax", SOFTMAX, input.dtype), threads_that_keep(columns, input, out)
+    call, keep = reading_kernel(SOFTMAX, input.dtype), threads_that_keep(columns, input, out)
     threads = keep or threads_for(columns)
     call(input.size // columns, threads, out, input, columns, int(logs), int(safe), int(keep > 0))
     return out
@@ -238,7 +250,7 @@ def softmax_rows_slope(grad_output: Array, output: Array, logs: bool) -> Array:
         return None
     grad_output, output, columns = rows(grad_output), rows(output), output.shape[-1]
     out = device.extension().empty(output.shape, output.dtype)
-    call, keep = kernel("slope", SLOPE, output.dtype), threads_that_keep(columns, output, grad_output, out)
+    call, keep = reading_kernel(SLOPE, output.dtype), threads_that_keep(columns, output, grad_output, out)
     threads = keep or threads_for(columns)
     call(output.size // columns, threads, out, grad_output, output, columns, int(logs), int(keep > 0))
     return out
