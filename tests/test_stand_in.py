@@ -363,6 +363,44 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
     ]
 
 
+def test_steps_of_vmap_can_be_replaced(tmp_path: Path) -> None:
+    """So that a library's containers are batches as one, which its own functions take apart and put together."""
+    (tmp_path / "steps.py").write_text(
+        textwrap.dedent("""
+        import torch
+        import torch._functorch.vmap as steps
+        from torch._C._functorch import _add_batch_dim, _remove_batch_dim, get_unwrapped, is_batchedtensor
+        from torch._functorch.vmap import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+
+        class Pair:
+            def __init__(self, first, second):
+                self.first, self.second = first, second
+
+        def process(in_dims, args, func):
+            leaves, spec = tree_flatten(args)
+            return len(leaves[0].first), _broadcast_to_and_flatten(in_dims, spec), leaves, spec
+
+        def create(dims, leaves, level, spec):
+            return tree_unflatten([Pair(_add_batch_dim(p.first, d, level), p.second)
+                                   for p, d in zip(leaves, dims)], spec)
+
+        def unwrap(out, out_dims, level, size, func):
+            print(is_batchedtensor(out.first), tuple(out.first.shape), tuple(get_unwrapped(out.first).shape))
+            return Pair(*[_remove_batch_dim(part, level, size, out_dims) for part in (out.first, out.second)])
+
+        steps._process_batched_inputs = process
+        steps._create_batched_inputs = create
+        steps._unwrap_batched = unwrap
+        pair = Pair(torch.ones(3, 2), torch.ones(2))
+        out = torch.vmap(lambda p: Pair(p.first * p.second, p.second), out_dims=1)(pair)
+        print(tuple(out.first.shape), tuple(out.second.shape))
+        print(torch._functorch.vmap is steps, torch._guards.active_fake_mode(), is_batchedtensor(torch.ones(1)))
+        """)
+    )
+    printed = undertow("run", "steps.py", folder=tmp_path).splitlines()
+    assert printed == ["True (2,) (3, 2)", "(2, 3) (2, 3)", "True None False"]
+
+
 def test_containers_devices_and_decorators_by_private_names(tmp_path: Path) -> None:
     (tmp_path / "names.py").write_text(
         textwrap.dedent("""
