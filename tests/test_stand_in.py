@@ -335,6 +335,8 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         from torch.cuda import _initialized, _is_compiled, _is_in_bad_fork, _lazy_call, _lazy_init
         from torch.nn.init import _no_grad_fill_, _no_grad_normal_, _no_grad_zero_
         from torch.nn.init import _no_grad_trunc_normal_, _no_grad_uniform_
+        from torch.nn.utils._named_member_accessor import _MISSING, swap_tensor
+        from torch.utils._pytree import is_structseq_instance
         from torch.utils.checkpoint import check_backward_validity, detach_variable
 
         weight = torch.nn.Parameter(torch.ones(4))
@@ -346,6 +348,19 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         check_backward_validity((weight,))
         (leaf, number) = detach_variable((weight * 2, 3))
         print(leaf.is_leaf, leaf.requires_grad, number)
+        found = torch.ones(2, 2).max(0)
+        alias = torch.ops.aten.alias.default(weight)
+        print(is_structseq_instance(found), type(found).__match_args__, alias.grad_fn.name())
+        layer = torch.nn.Linear(1, 1)
+        bias = swap_tensor(layer, "bias", None)
+        print(swap_tensor(layer, "bias", bias), layer.bias is bias)
+        print(swap_tensor(layer, "more", weight, True) is _MISSING)
+        print(swap_tensor(layer, "more", _MISSING) is weight, hasattr(layer, "more"))
+        for name, error in (("weight.x", KeyError), ("in_features", TypeError), ("more", AttributeError)):
+            try:
+                swap_tensor(layer, name, weight)
+            except error:
+                print(error.__name__)
         opt_einsum.set_flags(True)
         mha.set_fastpath_enabled(False)
         print(opt_einsum.enabled, opt_einsum.is_available(), mha.get_fastpath_enabled())
@@ -358,6 +373,13 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         "True",
         "True",
         "True True 3",
+        "True ('values', 'indices') AliasBackward0",
+        "None True",
+        "True",
+        "True False",
+        "KeyError",
+        "TypeError",
+        "AttributeError",
         "True False False",
         "False False",
     ]

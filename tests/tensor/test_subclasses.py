@@ -144,6 +144,7 @@ def test_a_class_that_hands_data_to_new(L: Any) -> None:
             return L.Tensor.__new__(cls, *sizes)
 
     leaf = L.ones(2, requires_grad=True)
+    assert not L.nn.Buffer(L.ones(2), persistent=False).persistent and L.nn.Parameter(data=L.ones(2)).requires_grad
     alias = Tagged(leaf, tag="mine")
     assert type(alias) is type(alias * 2) is Tagged and alias.tag == "mine" and alias.data_ptr() == leaf.data_ptr()
     (alias * 3).sum().backward()

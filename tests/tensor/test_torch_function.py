@@ -132,6 +132,13 @@ for layer, name, arguments in [
     layer(*[argument.as_subclass(Shown) for argument in arguments])
     print(name, shown[0] is getattr(F, name))
 
+class Several:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func is torch.autograd.grad, len(args)
+
+print(torch.autograd.grad(Several(), [rows]), torch.autograd.grad(rows.sum(), Several()))
+
 leaf = torch.ones(2, requires_grad=True)
 kinded = leaf.as_subclass(Kinded).as_subclass(Kinded)
 kinded.kind = "rotation"

@@ -25,6 +25,7 @@ from undertow.graph.node import Node, OutputEdge, space_of
 from undertow.modes import current, enable_grad
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.tensor import LEAF, Size, Tensor
+from undertow.tensor.torch_function import asks
 
 if TYPE_CHECKING:
     from undertow.autograd.vmap.level import VmapLevel
@@ -78,6 +79,7 @@ def backward(
     _backward_into(targets, edges, grads, keep, create_graph)
 
 
+@asks
 def grad(
     outputs: Any,
     inputs: Any,

@@ -40,8 +40,11 @@ def init_after_new(inherited: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def new_of_subclass(cls: type[Tensor], *data: Any) -> Tensor:
-    """`Tensor.__new__`, from the first subclass on that has one of its own, which may hand data on to it."""
+def new_of_subclass(cls: type[Tensor], *data: Any, **options: Any) -> Tensor:
+    """`Tensor.__new__`, from the first subclass on that has one of its own, which may hand data on to it.
+
+    For all others the arguments are those of `__init__`.
+    """
     made = object.__new__(cls)
     if cls.__new__ is not new_of_subclass:
         made._take(lent().from_sizes_or_data(*(data or ((),))))
