@@ -335,6 +335,8 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         from torch.cuda import _initialized, _is_compiled, _is_in_bad_fork, _lazy_call, _lazy_init
         from torch.nn.init import _no_grad_fill_, _no_grad_normal_, _no_grad_zero_
         from torch.nn.init import _no_grad_trunc_normal_, _no_grad_uniform_
+        from torch.nn.utils._named_member_accessor import _MISSING, swap_tensor
+        from torch.utils._pytree import is_structseq_instance
         from torch.utils.checkpoint import check_backward_validity, detach_variable
 
         weight = torch.nn.Parameter(torch.ones(4))
@@ -346,6 +348,19 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         check_backward_validity((weight,))
         (leaf, number) = detach_variable((weight * 2, 3))
         print(leaf.is_leaf, leaf.requires_grad, number)
+        found = torch.ones(2, 2).max(0)
+        alias = torch.ops.aten.alias.default(weight)
+        print(is_structseq_instance(found), type(found).__match_args__, alias.grad_fn.name())
+        layer = torch.nn.Linear(1, 1)
+        bias = swap_tensor(layer, "bias", None)
+        print(swap_tensor(layer, "bias", bias), layer.bias is bias)
+        print(swap_tensor(layer, "more", weight, True) is _MISSING)
+        print(swap_tensor(layer, "more", _MISSING) is weight, hasattr(layer, "more"))
+        for name, error in (("weight.x", KeyError), ("in_features", TypeError), ("more", AttributeError)):
+            try:
+                swap_tensor(layer, name, weight)
+            except error:
+                print(error.__name__)
         opt_einsum.set_flags(True)
         mha.set_fastpath_enabled(False)
         print(opt_einsum.enabled, opt_einsum.is_available(), mha.get_fastpath_enabled())
@@ -358,9 +373,54 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         "True",
         "True",
         "True True 3",
+        "True ('values', 'indices') AliasBackward0",
+        "None True",
+        "True",
+        "True False",
+        "KeyError",
+        "TypeError",
+        "AttributeError",
         "True False False",
         "False False",
     ]
+
+
+def test_steps_of_vmap_can_be_replaced(tmp_path: Path) -> None:
+    """So that a library's containers are batches as one, which its own functions take apart and put together."""
+    (tmp_path / "steps.py").write_text(
+        textwrap.dedent("""
+        import torch
+        import torch._functorch.vmap as steps
+        from torch._C._functorch import _add_batch_dim, _remove_batch_dim, get_unwrapped, is_batchedtensor
+        from torch._functorch.vmap import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+
+        class Pair:
+            def __init__(self, first, second):
+                self.first, self.second = first, second
+
+        def process(in_dims, args, func):
+            leaves, spec = tree_flatten(args)
+            return len(leaves[0].first), _broadcast_to_and_flatten(in_dims, spec), leaves, spec
+
+        def create(dims, leaves, level, spec):
+            return tree_unflatten([Pair(_add_batch_dim(p.first, d, level), p.second)
+                                   for p, d in zip(leaves, dims)], spec)
+
+        def unwrap(out, out_dims, level, size, func):
+            print(is_batchedtensor(out.first), tuple(out.first.shape), tuple(get_unwrapped(out.first).shape))
+            return Pair(*[_remove_batch_dim(part, level, size, out_dims) for part in (out.first, out.second)])
+
+        steps._process_batched_inputs = process
+        steps._create_batched_inputs = create
+        steps._unwrap_batched = unwrap
+        pair = Pair(torch.ones(3, 2), torch.ones(2))
+        out = torch.vmap(lambda p: Pair(p.first * p.second, p.second), out_dims=1)(pair)
+        print(tuple(out.first.shape), tuple(out.second.shape))
+        print(torch._functorch.vmap is steps, torch._guards.active_fake_mode(), is_batchedtensor(torch.ones(1)))
+        """)
+    )
+    printed = undertow("run", "steps.py", folder=tmp_path).splitlines()
+    assert printed == ["True (2,) (3, 2)", "(2, 3) (2, 3)", "True None False"]
 
 
 def test_containers_devices_and_decorators_by_private_names(tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ _refs _strobelight _subclasses _decomp ao contrib distributed export fx masked m
 numa onnx ops package sparse testing._internal utils.data.datapipes utils.tensorboard utils.viz utils.benchmark xpu
 """.split()
 
+#: modules of such packages from which programs take something all the same
+EXCEPT = {"_functorch.vmap"}
+
 HEAD = """\
 # MODULE: NAME=WHERE ..., names that PyTorch's modules import from elsewhere (NAME= is left out where it is WHERE's last
 # part); of modules that undertow does not have, those of their own that it has. Written by `python -m
@@ -38,7 +41,8 @@ PLACE = Path(__file__).parents[1] / "src/undertow/stand_in/imported.txt"
 def modules() -> list[str]:
     """The modules of PyTorch from which programs might take something."""
     parts = [name.removeprefix("torch.") for name in modules_of_torch() if name.startswith("torch.")]
-    return sorted(p for p in parts if not any([p == skip or p.startswith(f"{skip}.") for skip in INTERNAL]))
+    internal = {p for p in parts if any([p == skip or p.startswith(f"{skip}.") for skip in INTERNAL])}
+    return sorted(p for p in parts if p not in internal - EXCEPT)
 
 
 def homes(name: str, value: Any) -> list[str]:

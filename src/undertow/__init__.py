@@ -161,15 +161,15 @@ else:
             "undertow.torch_names.functions": (
                 "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4 bits8 float4_e2m1fn_x2 "
                 "uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2 int3 int4 int5 int6 int7 "
-                "compile SymInt SymFloat SymBool UntypedStorage TypedStorage OutOfMemoryError AcceleratorError Stream "
-                "Event typename is_storage sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt "
-                "get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled is_autocast_cache_enabled "
-                "clear_autocast_cache is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode "
-                "set_deterministic_debug_mode get_num_interop_threads set_num_interop_threads set_flush_denormal "
-                "compiled_with_cxx11_abi get_device_module cond while_loop from_file legacy_contiguous_format _check "
-                "_check_with _check_index _check_value _check_type _check_not_implemented _check_tensor_all "
-                "_check_is_size _assert _assert_async _is_functional_tensor _shape_as_tensor "
-                "_has_compatible_shallow_copy_type "
+                "compile SymInt SymFloat SymBool UntypedStorage TypedStorage StorageBase OutOfMemoryError "
+                "AcceleratorError Stream Event typename is_storage sym_int sym_float sym_max sym_min sym_not sym_ite "
+                "sym_sum sym_sqrt get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled "
+                "is_autocast_cache_enabled clear_autocast_cache is_deterministic_algorithms_warn_only_enabled "
+                "get_deterministic_debug_mode set_deterministic_debug_mode get_num_interop_threads "
+                "set_num_interop_threads set_flush_denormal compiled_with_cxx11_abi get_device_module cond while_loop "
+                "from_file legacy_contiguous_format _check _check_with _check_index _check_value _check_type "
+                "_check_not_implemented _check_tensor_all _check_is_size _assert _assert_async _is_functional_tensor "
+                "_shape_as_tensor _has_compatible_shallow_copy_type "
             ),
         },
         others={"sim": "undertow.backend.simulated"},

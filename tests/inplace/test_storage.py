@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,3 +70,20 @@ def test_tensors_set_to_each_other(L: Any) -> None:
 def test_an_array_is_the_storage_of_its_tensor(L: Any) -> None:
     array = np.zeros(3)
     assert L.from_numpy(array).untyped_storage().data_ptr() == array.ctypes.data
+
+
+def test_memory_that_is_a_file(L: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "numbers")
+    shared = L.from_file(path, shared=True, size=3, dtype=L.int16)
+    shared += 2
+    assert np.fromfile(path, "int16").tolist() == [2, 2, 2]
+    longer = L.from_file(path, shared=True, size=4, dtype=L.int16)
+    longer[0] = 5
+    assert shared.tolist() == [5, 2, 2] and longer.tolist() == [5, 2, 2, 0]
+    private = L.from_file(path, size=2, dtype=L.int16)
+    private.zero_()
+    assert private.tolist() == [0, 0] and shared.tolist() == [5, 2, 2]
+    assert L.from_file(path).shape == (0,) and L.from_file(path, size=1, requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match=r"size <8> is smaller than the required mapping size <12>"):
+        L.from_file(path, size=3)
+    assert isinstance(shared.untyped_storage(), L.StorageBase)

@@ -92,6 +92,48 @@ def test_hooks_on_every_module() -> None:
     assert len(seen) == 4
 
 
+# ---- registration
+
+
+def test_hooks_on_what_any_module_registers(L: ModuleType) -> None:
+    places, seen = L.nn.modules.module, []
+    handles = [
+        places.register_module_parameter_registration_hook(lambda module, name, p: seen.append(("parameter", name))),
+        places.register_module_buffer_registration_hook(lambda module, name, b: None if b is None else b + 1),
+        places.register_module_module_registration_hook(
+            lambda module, name, child: L.nn.Identity() if type(child) is L.nn.ReLU else None
+        ),
+    ]
+    assert [len(getattr(places, f"_global_{kind}_registration_hooks")) for kind in ("parameter", "module")] == [1, 1]
+    try:
+        m = L.nn.BatchNorm1d(2)
+        m.act, m.bias = L.nn.ReLU(), None
+        m.add_module("other", L.nn.ReLU())
+        m.running_mean = L.ones(2)
+        m.extra = L.nn.Buffer(L.zeros(1))
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert seen == [("parameter", "weight"), ("parameter", "bias")]
+    assert type(m.act) is type(m.other) is L.nn.Identity
+    assert m.running_mean.tolist() == [2.0, 2.0] and m.extra.item() == 1
+    m.act = L.nn.ReLU()
+    assert type(m.act) is L.nn.ReLU
+
+
+def test_a_buffer_may_be_of_any_class_that_takes_part_in_operations(L: ModuleType) -> None:
+    class Diagonal:
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return NotImplemented
+
+    m, first, second = L.nn.Module(), Diagonal(), Diagonal()
+    m.register_buffer("scale", first)
+    m.scale = second
+    assert m.scale is second is m._buffers["scale"]
+    with pytest.raises(TypeError, match="cannot assign 'int' object to buffer 'other'"):
+        m.register_buffer("other", 3)
+
+
 # ---- backward
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
@@ -128,3 +129,25 @@ def test_the_constructor_keeps_the_history_of_a_tensor() -> None:
         (made * product).sum().backward()
         assert leaf.grad.tolist() == [72.0, 72.0]
     assert not cls(ut.ones(2)).requires_grad
+
+
+def test_a_class_that_hands_data_to_new(L: Any) -> None:
+    class Tagged(L.Tensor):
+        def __new__(cls, source: Any, *, tag: str = "none") -> Any:
+            return super().__new__(cls, source)
+
+        def __init__(self, source: Any, *, tag: str = "none") -> None:
+            self.tag = tag
+
+    class Bare(L.Tensor):
+        def __new__(cls, *sizes: int) -> Any:
+            return L.Tensor.__new__(cls, *sizes)
+
+    leaf = L.ones(2, requires_grad=True)
+    assert not L.nn.Buffer(L.ones(2), persistent=False).persistent and L.nn.Parameter(data=L.ones(2)).requires_grad
+    alias = Tagged(leaf, tag="mine")
+    assert type(alias) is type(alias * 2) is Tagged and alias.tag == "mine" and alias.data_ptr() == leaf.data_ptr()
+    (alias * 3).sum().backward()
+    assert leaf.grad.tolist() == [3.0, 3.0]
+    assert Tagged([1, 2]).tolist() == [1.0, 2.0] and Tagged([1, 2]).tag == "none"
+    assert Bare(2, 3).shape == (2, 3) and Bare().shape == (0,) and L.Tensor(2).shape == (2,)

@@ -112,6 +112,33 @@ class Kinded(torch.Tensor):  # gets an attribute after `as_subclass`, which asks
             result.kind = kind
         return result
 
+class Shown(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        shown.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+rows, labels = torch.ones(2, 4), torch.tensor([0, 1])
+for layer, name, arguments in [
+    (torch.nn.Linear(4, 2), "linear", [rows]), (torch.nn.ReLU(), "relu", [rows]), (torch.nn.GELU(), "gelu", [rows]),
+    (torch.nn.Softplus(), "softplus", [rows]), (torch.nn.LogSigmoid(), "logsigmoid", [rows]),
+    (torch.nn.Softshrink(), "softshrink", [rows]), (torch.nn.AvgPool2d(1), "avg_pool2d", [rows.view(1, 1, 2, 4)]),
+    (torch.nn.CrossEntropyLoss(), "cross_entropy", [rows, labels]), (torch.nn.NLLLoss(), "nll_loss", [rows, labels]),
+    (torch.nn.MSELoss(), "mse_loss", [rows, rows]), (torch.nn.L1Loss(), "l1_loss", [rows, rows]),
+    (torch.nn.BCEWithLogitsLoss(), "binary_cross_entropy_with_logits", [rows, rows]),
+    (torch.nn.KLDivLoss(reduction="sum"), "kl_div", [rows, rows]), (torch.nn.HuberLoss(), "huber_loss", [rows, rows]),
+]:
+    shown = []
+    layer(*[argument.as_subclass(Shown) for argument in arguments])
+    print(name, shown[0] is getattr(F, name))
+
+class Several:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func is torch.autograd.grad, len(args)
+
+print(torch.autograd.grad(Several(), [rows]), torch.autograd.grad(rows.sum(), Several()))
+
 leaf = torch.ones(2, requires_grad=True)
 kinded = leaf.as_subclass(Kinded).as_subclass(Kinded)
 kinded.kind = "rotation"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from undertow.ops import REGISTRY
 from undertow.torch_names.absent import absent
 from undertow.torch_names.overloads import Overloads
 
@@ -53,7 +54,9 @@ def find(name: str) -> Any:
             if callable(function):
                 return function
     method = getattr(importlib.import_module("undertow").Tensor, name, None)
-    return method if callable(method) else None
+    if callable(method):
+        return method
+    return REGISTRY[name].function if name in REGISTRY else None  # one that programs call by no name of ours: alias
 
 
 def load_library(path: str) -> None:

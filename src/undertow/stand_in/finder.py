@@ -115,7 +115,7 @@ def found(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and not place.startswith(error.name):
             raise  # something that the module itself imports
-        return ElsewhereModule(name) if imported(name) else AbsentModule(name)
+        return ElsewhereModule(name) if imported(name) else AbsentPackage(name)
     if not hasattr(module, "__path__"):
         module.__path__ = []  # a file here may be a package there, and Python asks for modules in packages alone
     keep_functions(module, name)
@@ -172,7 +172,15 @@ def imported(module: str) -> dict[str, str]:
     return {} if finder is None else finder.imported.get(module, {})
 
 
-class ElsewhereModule(AbsentModule):
+class AbsentPackage(AbsentModule):
+    """An absent module, of which undertow may have modules below it: `torch._functorch.vmap`."""
+
+    def __getattr__(self, name: str) -> Any:
+        below = f"{self.__name__}.{name}"
+        return importlib.import_module(below) if _is_here(below) else super().__getattr__(name)
+
+
+class ElsewhereModule(AbsentPackage):
     """A module of PyTorch of which undertow has names at other places: `torch.optim.adamw`, whose class is in `optim`.
 
     What undertow does not have at all says so when it is used, as in any absent module.

@@ -22,6 +22,7 @@ TORCH_VERSION = f"2.13.0+undertow{undertow.__version__}"
 
 #: modules that are not undertow's of the same name
 ELSEWHERE = {
+    "_functorch.vmap": "undertow.autograd.vmap.steps",
     "nn.parallel.data_parallel": "undertow.nn.parallel",
     "nn.parallel.distributed": "undertow.nn.parallel",
     "ops": "undertow.stand_in.aten",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from undertow.backend import cpu, dtypes
@@ -102,7 +103,19 @@ class Storage:
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> Storage:
-        """The bytes of a file, which are read when they are used; changes are written back if `shared`."""
+        """The bytes of a file, which are read when they are used.
+
+        Changes are written back if `shared`, which also makes the file and makes it longer, as far as `nbytes` says.
+        """
+        if shared:
+            with open(filename, "ab") as file:
+                if file.tell() < nbytes:
+                    file.truncate(nbytes)
+        elif os.path.getsize(filename) < nbytes:
+            raise RuntimeError(
+                f"file <{filename}> size <{os.path.getsize(filename)}> is smaller than the required mapping size "
+                f"<{nbytes}>"
+            )
         return cls(cpu, cpu.memmap(filename, "uint8", "r+" if shared else "c", shape=nbytes or None).view(cpu.ndarray))
 
     def data_ptr(self) -> int:

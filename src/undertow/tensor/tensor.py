@@ -40,6 +40,17 @@ def init_after_new(inherited: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+def new_of_subclass(cls: type[Tensor], *data: Any, **options: Any) -> Tensor:
+    """`Tensor.__new__`, from the first subclass on that has one of its own, which may hand data on to it.
+
+    For all others the arguments are those of `__init__`.
+    """
+    made = object.__new__(cls)
+    if cls.__new__ is not new_of_subclass:
+        made._take(lent().from_sizes_or_data(*(data or ((),))))
+    return made
+
+
 class Tensor:
     """An n-dimensional array whose operations can be differentiated.
 
@@ -81,6 +92,8 @@ class Tensor:
             cls.results_keep_class = False
         elif own_function(cls) is not None:
             enable()
+        if "__new__" in vars(cls):
+            Tensor.__new__ = new_of_subclass  # type: ignore[method-assign, assignment]
         if "__new__" in vars(cls) and "__init__" not in vars(cls):
             cls.__init__ = init_after_new(cls.__init__)  # type: ignore[method-assign]
         if cls.results_keep_class and not cls.__module__.startswith("undertow."):
@@ -90,16 +103,18 @@ class Tensor:
         if type(self) is not Tensor and not hasattr(xp, "ndarray"):
             if hasattr(self, "_array"):
                 return  # `__new__` of a subclass has made it, by _make_subclass
-            if type(self).__new__ is not object.__new__:
+            if type(self).__new__ is not Tensor.__new__:
                 array, xp, edge = (), None, None  # the arguments are for `__new__`, which has made one of no elements
         if xp is None or type(xp) is int:  # as PyTorch's: of sizes, or of data
-            made = lent().from_sizes_or_data(array, xp, edge, *sizes)  # of a tensor, its alias with its history
-            self._array, self._xp, self._edge, self._extra = made._array, made._xp, made._edge, made._extra
+            self._take(lent().from_sizes_or_data(array, xp, edge, *sizes))  # of a tensor, its alias with its history
             return
         self._array = array
         self._xp = xp
         self._edge = edge
         self._extra = None
+
+    def _take(self, made: Tensor) -> None:
+        self._array, self._xp, self._edge, self._extra = made._array, made._xp, made._edge, made._extra
 
     if TYPE_CHECKING:  # what methods.py attaches, in short; src/undertow-stubs lists it for users
 

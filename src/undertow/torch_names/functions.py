@@ -10,14 +10,15 @@ from typing import Any
 
 from undertow.autograd.interceptors.autocast import get_autocast_dtype, is_autocast_enabled
 from undertow.backend import Device
+from undertow.backend.dtypes import as_dtype, default_dtype
 from undertow.backend.public_dtypes import unavailable
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import OutOfMemoryError as OutOfMemoryError
+from undertow.ops.create.creation import frombuffer
 from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
-from undertow.torch_names.missing import refusal
 
-UntypedStorage = TypedStorage = Storage
+UntypedStorage = TypedStorage = StorageBase = Storage
 complex32 = chalf = unavailable("complex32", 4)
 qint8, quint8, qint32 = unavailable("qint8", 1), unavailable("quint8", 1), unavailable("qint32", 4)
 quint4x2, quint2x4, bits8 = unavailable("quint4x2", 1), unavailable("quint2x4", 1), unavailable("bits8", 1)
@@ -482,18 +483,33 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     return values
 
 
-def from_file(filename: str, **kwargs: Any) -> Any:
-    """Not there: a tensor whose memory is a file. NumPy has that, and `from_numpy` shares it.
+def from_file(
+    filename: Any,
+    shared: bool = False,
+    size: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `size` elements whose memory is a file. Changes are written to it if `shared`, which also makes the
+    file, and makes it longer, where that is needed; otherwise the tensor alone has them.
 
     >>> import os, tempfile
-    >>> import numpy, undertow as ut
+    >>> import undertow as ut
     >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
-    >>> ut.from_numpy(numpy.memmap(path, "float32", "w+", shape=3)).fill_(2.0)
+    >>> ut.from_file(path, shared=True, size=3).fill_(2.0)
     tensor([2., 2., 2.])
-    >>> numpy.fromfile(path, "float32")
-    array([2., 2., 2.], dtype=float32)
+    >>> ut.from_file(path, size=2)
+    tensor([2., 2.])
     """
-    refusal("torch.from_file", "map the file with numpy.memmap, and share it by torch.from_numpy.")
+    if device is not None and Device(device).type != "cpu":
+        raise NotImplementedError(f"from_file: the memory of a file is on the CPU, not on {device}")
+    kind = default_dtype() if dtype is None else as_dtype(dtype, "from_file")
+    found = Storage.from_file(filename, shared, size * kind.itemsize).elements if size else bytearray()
+    return frombuffer(found, dtype=kind, requires_grad=requires_grad)
 
 
 def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:

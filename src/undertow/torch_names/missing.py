@@ -15,7 +15,6 @@ STAND_INS: list[Callable[[str], Any]] = []
 #: of what is called by the same name in PyTorch and is not here
 INSTEAD = {
     "ao": "undertow computes with floats, and models cannot be quantized.",
-    "from_file": "map the file with numpy.memmap, and share it by undertow.from_numpy.",
     "onnx": "models are not exported: save the state_dict() with undertow.save, which PyTorch loads (docs/files.md).",
     "quantization": "undertow computes with floats, and models cannot be quantized.",
     "utils.cpp_extension": "operations are Python: write an undertow.autograd.Function (docs/custom-functions.md).",
@@ -34,7 +33,7 @@ QUANTIZED = "undertow computes with floats, and models cannot be quantized."
 PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators."
 
 #: modules of which undertow has so little that programs are given a stand-in for every other name
-IN_PART = {"distributed.fsdp"}
+IN_PART = {"_guards", "distributed.fsdp"}
 
 #: of packages below undertow
 BELOW = {

@@ -35,7 +35,7 @@ from undertow.nn.layers import (
 from undertow.nn.layers import (
     lazy as lazy_layers,
 )
-from undertow.nn.module import calling, lazy_parameters, state_dict
+from undertow.nn.module import calling, lazy_parameters, registry, state_dict
 from undertow.tensor import Tensor
 
 #: where the layers are
@@ -124,6 +124,13 @@ OTHERS: dict[str, dict[str, Any]] = {
     "module": {
         "_EXTRA_STATE_KEY_SUFFIX": "_extra_state",
         "_IncompatibleKeys": state_dict.IncompatibleKeys,
+        **{
+            f"_global_{member}_registration_hooks": registry.REGISTRATION_HOOKS[kind]
+            for member, kind in (("parameter", "_parameters"), ("buffer", "_buffers"), ("module", "_modules"))
+        },
+        "register_module_parameter_registration_hook": registry.register_module_parameter_registration_hook,
+        "register_module_buffer_registration_hook": registry.register_module_buffer_registration_hook,
+        "register_module_module_registration_hook": registry.register_module_module_registration_hook,
         "register_module_forward_pre_hook": calling.register_module_forward_pre_hook,
         "register_module_forward_hook": calling.register_module_forward_hook,
         "register_module_full_backward_pre_hook": calling.register_module_full_backward_pre_hook,

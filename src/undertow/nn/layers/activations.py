@@ -11,6 +11,7 @@ from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
+from undertow.ops.inplace.out_argument import function_with_out
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -61,7 +62,9 @@ class ReLU(MaybeInPlace):
         return relu_(input) if self.inplace else relu(input)
 
 
-relu, relu_ = ops.relu, call.relu_
+#: what `functional.relu` computes if nothing is to be changed in place, and classes that are asked are told that name
+relu: Any = function_with_out(ops.REGISTRY["relu"])
+relu.function.public, relu_ = F.relu, call.relu_  # type: ignore[attr-defined]
 
 
 class LeakyReLU(Module):
@@ -145,7 +148,7 @@ class PReLU(Module):
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.prelu(input, self.weight)
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
@@ -303,7 +306,7 @@ class Hardshrink(Shrink):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.hardshrink(input, self.lambd)
+        return F.hardshrink(input, self.lambd)
 
 
 class Softshrink(Shrink):
@@ -319,7 +322,7 @@ class Softshrink(Shrink):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.softshrink(input, self.lambd)
+        return F.softshrink(input, self.lambd)
 
 
 class Tanhshrink(Plain):
@@ -333,7 +336,7 @@ class Tanhshrink(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.tanhshrink(input)
+        return F.tanhshrink(input)
 
 
 # ---- exponentials
@@ -350,7 +353,7 @@ class Sigmoid(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.sigmoid(input)
+        return F.sigmoid(input)
 
 
 class Tanh(Plain):
@@ -364,7 +367,7 @@ class Tanh(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.tanh(input)
+        return F.tanh(input)
 
 
 class LogSigmoid(Plain):
@@ -378,7 +381,7 @@ class LogSigmoid(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.logsigmoid(input)
+        return F.logsigmoid(input)
 
 
 class Softsign(Plain):
@@ -392,7 +395,7 @@ class Softsign(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.softsign(input)
+        return F.softsign(input)
 
 
 class Exponential(Module):
@@ -473,7 +476,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.gelu(input, approximate=self.approximate)
+        return F.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
@@ -529,7 +532,7 @@ class Softplus(Module):
         self.beta, self.threshold = beta, threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.softplus(input, self.beta, self.threshold)
+        return F.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, threshold={self.threshold}"
@@ -552,7 +555,7 @@ class GLU(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.glu(input, self.dim)
+        return F.glu(input, self.dim)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"

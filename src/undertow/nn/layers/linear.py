@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend.interface import DType
+from undertow.nn import functional as F
 from undertow.nn import init
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
 #: called directly: a function of the package costs an attribute less
-linear = ops.linear
+linear = F.linear
 
 
 class Identity(Module):
@@ -132,7 +133,7 @@ class Bilinear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        return ops.bilinear(input1, input2, self.weight, self.bias)
+        return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return (

@@ -60,7 +60,7 @@ class L1Loss(Loss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.l1_loss(input, target, reduction=self.reduction)
+        return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(Loss):
@@ -76,7 +76,7 @@ class MSELoss(Loss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.mse_loss(input, target, reduction=self.reduction)
+        return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(Loss):
@@ -97,7 +97,7 @@ class SmoothL1Loss(Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
 class HuberLoss(Loss):
@@ -120,7 +120,7 @@ class HuberLoss(Loss):
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
 # ---- likelihoods
@@ -148,7 +148,7 @@ class PoissonNLLLoss(Loss):
         self.log_input, self.full, self.eps = log_input, full, eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        return ops.poisson_nll_loss(
+        return F.poisson_nll_loss(
             log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
         )
 
@@ -173,7 +173,7 @@ class GaussianNLLLoss(Loss):
         self.full, self.eps = full, eps
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
-        return ops.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+        return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
 
 class KLDivLoss(Loss):
@@ -194,7 +194,7 @@ class KLDivLoss(Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 # ---- classes
@@ -220,7 +220,7 @@ class NLLLoss(WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class CrossEntropyLoss(WeightedLoss):
@@ -253,7 +253,7 @@ class CrossEntropyLoss(WeightedLoss):
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.cross_entropy(
+        return F.cross_entropy(
             input,
             target,
             self.weight,
@@ -277,7 +277,7 @@ class BCELoss(WeightedLoss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+        return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(Loss):
@@ -303,7 +303,7 @@ class BCEWithLogitsLoss(Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.binary_cross_entropy_with_logits(
+        return F.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )
 
@@ -322,7 +322,7 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+        return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
 # ---- sequences
@@ -375,7 +375,7 @@ class HingeEmbeddingLoss(Loss):
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class SoftMarginLoss(Loss):
@@ -391,7 +391,7 @@ class SoftMarginLoss(Loss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return ops.soft_margin_loss(input, target, reduction=self.reduction)
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(Loss):
@@ -412,7 +412,7 @@ class CosineEmbeddingLoss(Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return ops.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+        return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class MarginRankingLoss(Loss):
@@ -433,7 +433,7 @@ class MarginRankingLoss(Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return ops.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+        return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(Loss):
@@ -504,7 +504,7 @@ class TripletMarginLoss(Loss):
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return ops.triplet_margin_loss(
+        return F.triplet_margin_loss(
             anchor,
             positive,
             negative,

@@ -197,9 +197,7 @@ class AvgPool1d(AnyAvgPool):
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class AvgPool(SharedArguments, AnyAvgPool):
@@ -252,7 +250,7 @@ class AvgPool2d(AvgPool):
     undertow.Size([2, 4, 4, 4])
     """
 
-    function = staticmethod(ops.avg_pool2d)
+    function = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(AvgPool):
@@ -263,7 +261,7 @@ class AvgPool3d(AvgPool):
     undertow.Size([2, 4, 4, 4, 4])
     """
 
-    function = staticmethod(ops.avg_pool3d)
+    function = staticmethod(F.avg_pool3d)
 
 
 class LPPool(SharedArguments, Module):

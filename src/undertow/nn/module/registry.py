@@ -9,9 +9,11 @@ costs what reading any attribute does. They stay the truth: `__getstate__` leave
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from undertow.graph.hooks import RemovableHandle, add_hook
 from undertow.nn.parameter import Buffer, Parameter
 from undertow.tensor import Tensor
 from undertow.torch_names import missing
@@ -113,7 +115,7 @@ class Registry:
             self.register_parameter(name, value)
         elif isinstance(value, Registry) and name not in self.__dict__.get("_parameters", ()):
             leave_others(self, "_modules", name, "module")
-            self._modules[name] = value
+            self._modules[name] = seen_by_hooks(self, "_modules", name, value)
         elif isinstance(value, Buffer) and not is_taken(self, name):
             if name not in self.__dict__.get("_buffers", ()):
                 check_name(self, "_buffers", name, "buffer")
@@ -159,7 +161,7 @@ class Registry:
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
                 f"express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = param
+        self._parameters[name] = None if param is None else seen_by_hooks(self, "_parameters", name, param)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Add a tensor that belongs to the module's state, but is not trained.
@@ -173,11 +175,11 @@ class Registry:
         ['steps']
         """
         check_name(self, "_buffers", name, "buffer")
-        if tensor is not None and not isinstance(tensor, Tensor):
+        if tensor is not None and not may_be_buffer(tensor):
             raise TypeError(
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (undertow Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = seen_by_hooks(self, "_buffers", name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -195,7 +197,7 @@ class Registry:
         if module is not None and not isinstance(module, Registry):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         check_name(self, "_modules", name, "module")
-        self._modules[name] = module
+        self._modules[name] = seen_by_hooks(self, "_modules", name, module)
 
     def register_module(self, name: str, module: Module) -> None:
         """`add_module`.
@@ -251,12 +253,17 @@ def leave_others(module: Any, kind: str, name: str, what: str) -> None:
     module._non_persistent_buffers_set.discard(name)
 
 
+def may_be_buffer(value: Any) -> bool:
+    """Whether it is a tensor, or of a class that takes part in operations as one does."""
+    return isinstance(value, Tensor) or hasattr(value, "__torch_function__")
+
+
 def set_plain(module: Any, name: str, value: Any) -> None:
     own = module.__dict__
-    if value is None or isinstance(value, Tensor):
+    if value is None or may_be_buffer(value):
         for kind in KINDS:
             if name in own.get(kind, ()) and (value is None or kind == "_buffers"):
-                own[kind][name] = value
+                own[kind][name] = value if kind == "_parameters" else seen_by_hooks(module, kind, name, value)
                 return
     for kind, wanted in (("_parameters", "parameter"), ("_modules", "child module"), ("_buffers", "buffer")):
         if name in own.get(kind, ()):
@@ -287,3 +294,34 @@ def check_name(module: Any, kind: str, name: Any, what: str) -> None:
         raise KeyError(f'{what} name can\'t be empty string ""')
     if name not in module.__dict__[kind] and hasattr(module, name):
         raise KeyError(f"attribute '{name}' already exists")
+
+
+# ---- hooks on what is registered in any module
+
+REGISTRATION_HOOKS: dict[str, OrderedDict[int, Callable[[Any, str, Any], Any]]] = {
+    kind: OrderedDict() for kind in KINDS
+}
+
+
+def seen_by_hooks(module: Any, kind: str, name: str, value: Any) -> Any:
+    """What is registered: the value, or what the last of the hooks that returned something has made of it."""
+    for hook in list(REGISTRATION_HOOKS[kind].values()):
+        found = hook(module, name, value)
+        if found is not None:
+            value = found
+    return value
+
+
+def register_module_parameter_registration_hook(hook: Callable[[Any, str, Any], Any]) -> RemovableHandle:
+    """Call `hook(module, name, param)` when any module registers a parameter; what it returns takes the place of it."""
+    return add_hook(REGISTRATION_HOOKS["_parameters"], hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[[Any, str, Any], Any]) -> RemovableHandle:
+    """Call `hook(module, name, buffer)` when any module registers a buffer; what it returns takes the place of it."""
+    return add_hook(REGISTRATION_HOOKS["_buffers"], hook)
+
+
+def register_module_module_registration_hook(hook: Callable[[Any, str, Any], Any]) -> RemovableHandle:
+    """Call `hook(module, name, child)` when any module registers another; what it returns takes the place of it."""
+    return add_hook(REGISTRATION_HOOKS["_modules"], hook)

@@ -21,6 +21,7 @@ class ReturnType(tuple[Any, ...]):
 
 def define(name: str, *fields: str) -> type[ReturnType]:
     members: dict[str, Any] = {"__slots__": (), "__module__": __name__, "fields": fields}
+    members["__match_args__"] = fields
     members.update(n_fields=len(fields), n_sequence_fields=len(fields), n_unnamed_fields=0)
     members.update({field: property(itemgetter(k)) for k, field in enumerate(fields)})
     return type(name, (ReturnType,), members)

@@ -7,6 +7,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from undertow.autograd.batched_tensor import BatchedTensor
+from undertow.autograd.vmap import steps
 from undertow.backend import Device
 from undertow.backend.dtypes import as_dtype, public
 from undertow.backend.dtypes import dtype as dtype
@@ -22,6 +24,7 @@ from undertow.tensor.layouts import layout as layout
 from undertow.tensor.memory import Storage
 from undertow.tensor.torch_function import DisableTorchFunction as DisableTorchFunction
 from undertow.tensor.torch_function import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from undertow.tensor.torch_function import asking
 from undertow.tensor.torch_function import never as _disabled_torch_function_impl
 
 _TensorMeta = type(Tensor)
@@ -118,7 +121,16 @@ def _get_accelerator(check: Any = None) -> Device:
 
 
 def _functorch_is_batched(tensor: Any) -> bool:
-    return hasattr(tensor, "_level")
+    return type(tensor) is BatchedTensor
+
+
+def _unwrapped(tensor: Any) -> Any:
+    """What a batch of examples holds: a tensor with one dimension more."""
+    return tensor._value if type(tensor) is BatchedTensor else tensor
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    return bool(asking.get().modes)
 
 
 @contextlib.contextmanager
@@ -145,6 +157,14 @@ def _parse_to(*args: Any, **kwargs: Any) -> Any:
 _nn = ModuleType(f"{__name__}._nn", "Names of PyTorch's compiled functions for layers.")
 _nn._parse_to = _parse_to  # type: ignore[attr-defined]
 sys.modules[_nn.__name__] = _nn
+
+_functorch = ModuleType(f"{__name__}._functorch", "Names of PyTorch's compiled part of function transforms.")
+_functorch._add_batch_dim = steps._add_batch_dim  # type: ignore[attr-defined]
+_functorch._remove_batch_dim = steps._remove_batch_dim  # type: ignore[attr-defined]
+_functorch.get_unwrapped = _unwrapped  # type: ignore[attr-defined]
+_functorch.is_batchedtensor = _functorch_is_batched  # type: ignore[attr-defined]
+_functorch.maybe_get_bdim = lambda tensor: getattr(tensor, "_dim", -1)  # type: ignore[attr-defined]
+sys.modules[_functorch.__name__] = _functorch
 
 
 def __getattr__(name: str) -> Any:

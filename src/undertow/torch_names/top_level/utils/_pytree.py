@@ -15,6 +15,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from undertow.ops.declare.return_types import ReturnType
 from undertow.pytree import REGISTERED
 from undertow.tensor import Size
 
@@ -128,7 +129,7 @@ def is_namedtuple(obj: Any) -> bool:
 
 
 def is_structseq_class(cls: type) -> bool:
-    return isinstance(cls, type) and cls.__bases__ == (tuple,) and hasattr(cls, "n_fields")
+    return isinstance(cls, type) and cls.__bases__ in ((tuple,), (ReturnType,)) and hasattr(cls, "n_fields")
 
 
 def is_structseq_instance(obj: object) -> bool:
