@@ -1,7 +1,8 @@
 /* The inner loop of a backward pass: `_run_loop` of engine/loop.py, in C.
  *
  * It serves passes that nobody watches but a profile. Nodes with anything out of the ordinary (hooks, captures on the
- * way, undefined gradients, several outputs) are left to the Python functions that _run_loop calls for them, too.
+ * way, undefined gradients), and the InputBuffers of nodes with several outputs, are left to the Python functions that
+ * _run_loop calls for them, too.
  */
 #include "backward/pass.h"
 #include "rows.h"

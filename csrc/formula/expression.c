@@ -28,6 +28,9 @@ struct Expression {
 
 /* ---- compiling */
 
+/* Numbers of operators: the first of these are those of arithmetic() and small_arrays.c. */
+enum { ARITHMETIC = 4, POWER = 4, NEGATIVE = 0, POSITIVE = 1 };
+
 static const char *const binary_names[] = {"+", "-", "*", "/", "**", "@", "//", "%", "&", "|", "^", "<<", ">>", NULL};
 static const binaryfunc binary_functions[] = {
     PyNumber_Add, PyNumber_Subtract, PyNumber_Multiply, PyNumber_TrueDivide, NULL, PyNumber_MatrixMultiply,
@@ -430,7 +433,7 @@ arithmetic_value(const Expression *expression, PyObject *const *arguments)
 {
     const Expression *formula = expression->kind == BLOCKS ? expression->parts[0] : expression;
     int first = formula->kind == CALL, is_arithmetic = first || formula->kind == BINARY;
-    if (!is_arithmetic || formula->symbol < 0 || formula->symbol >= 4) {
+    if (!is_arithmetic || formula->symbol < 0 || formula->symbol >= ARITHMETIC) {
         return NULL;
     }
     PyObject *left = argument_itself(formula->parts[first], arguments);
@@ -438,10 +441,83 @@ arithmetic_value(const Expression *expression, PyObject *const *arguments)
     return left == NULL || right == NULL ? NULL : new_small_result(formula->symbol, left, right);
 }
 
+static PyObject *
+tuple_value(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *result = PyTuple_New(expression->count);
+    for (int k = 0; result != NULL && k < expression->count; k++) {
+        PyObject *item = expression_value(expression->parts[k], arguments);
+        if (item == NULL) {
+            Py_CLEAR(result);
+        }
+        else {
+            PyTuple_SET_ITEM(result, k, item);
+        }
+    }
+    return result;
+}
+
+/* CONDITION, AND, OR: parts of which not all are computed */
+static PyObject *
+chosen_value(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *first = expression_value(expression->parts[0], arguments);
+    if (first == NULL) {
+        return NULL;
+    }
+    int truth = PyObject_IsTrue(first);
+    if (truth >= 0 && expression->kind != CONDITION && truth == (expression->kind == OR)) {
+        return first;
+    }
+    Py_DECREF(first);
+    if (truth < 0) {
+        return NULL;
+    }
+    int next = expression->kind == CONDITION && !truth ? 2 : 1;
+    return expression_value(expression->parts[next], arguments);
+}
+
+static PyObject *
+unary(int symbol, PyObject *operand)
+{
+    if (symbol == NEGATIVE && PyArray_CheckExact(operand)) {
+        PyObject *operands[2] = {operand, operand};
+        return PyObject_Vectorcall(negative, operands, is_temporary(operand) && is_float(operand) ? 2 : 1, NULL);
+    }
+    return symbol == NEGATIVE   ? PyNumber_Negative(operand)
+           : symbol == POSITIVE ? PyNumber_Positive(operand)
+                                : PyNumber_Invert(operand);
+}
+
+/* BINARY, ITEM, COMPARE */
+static PyObject *
+value_of_two(const Expression *expression, PyObject *left, PyObject *right)
+{
+    int symbol = expression->symbol;
+    if (expression->kind == ITEM) {
+        return PyObject_GetItem(left, right);
+    }
+    if (expression->kind == COMPARE) {
+        return compare(symbol, left, right);
+    }
+    PyObject *context = is_array_or_number(left) && is_array_or_number(right) ? enter_quiet() : NULL;
+    PyObject *result = symbol == POWER ? PyNumber_Power(left, right, Py_None) : binary_functions[symbol](left, right);
+    leave_quiet(context);
+    return result;
+}
+
+static inline int
+is_real(PyObject *value)
+{
+    if (PyArray_CheckExact(value) || is_device_array(value)) {
+        return !PyTypeNum_ISCOMPLEX(dtype_of(value)->type_num);
+    }
+    return PyFloat_CheckExact(value) || PyLong_CheckExact(value);
+}
+
 PyObject *
 expression_value(const Expression *expression, PyObject *const *arguments)
 {
-    PyObject *a, *b, *result;
     switch (expression->kind) {
     case BLOCKS:
         return value_in_blocks(expression, arguments);
@@ -452,53 +528,31 @@ expression_value(const Expression *expression, PyObject *const *arguments)
     case CALL:
         return call_value(expression, arguments);
     case TUPLE:
-        result = PyTuple_New(expression->count);
-        for (int k = 0; result != NULL && k < expression->count; k++) {
-            a = expression_value(expression->parts[k], arguments);
-            if (a == NULL) {
-                Py_CLEAR(result);
-            }
-            else {
-                PyTuple_SET_ITEM(result, k, a);
-            }
-        }
-        return result;
+        return tuple_value(expression, arguments);
     case CONDITION:
     case AND:
-    case OR: {
-        a = expression_value(expression->parts[0], arguments);
-        if (a == NULL) {
-            return NULL;
-        }
-        int truth = PyObject_IsTrue(a);
-        if (truth >= 0 && expression->kind != CONDITION && truth == (expression->kind == OR)) {
-            return a;
-        }
-        Py_DECREF(a);
-        if (truth < 0) {
-            return NULL;
-        }
-        int next = expression->kind == CONDITION && !truth ? 2 : 1;
-        return expression_value(expression->parts[next], arguments);
-    }
+    case OR:
+        return chosen_value(expression, arguments);
     default:
         break;
     }
-    a = expression_value(expression->parts[0], arguments);
-    if (a == NULL) {
-        return NULL;
+    PyObject *b = NULL, *result = NULL, *a = expression_value(expression->parts[0], arguments);
+    if (a == NULL || (expression->kind == CONJ && is_real(a))) {
+        return a;
+    }
+    if (expression->count > 1) {
+        b = expression_value(expression->parts[1], arguments);
+        if (b == NULL) {
+            Py_DECREF(a);
+            return NULL;
+        }
+        if (expression->kind == BINARY && expression->symbol < ARITHMETIC) {
+            return arithmetic(expression->symbol, a, b);
+        }
     }
     switch (expression->kind) {
     case UNARY:
-        if (expression->symbol == 0 && PyArray_CheckExact(a)) {
-            PyObject *operands[2] = {a, a};
-            result = PyObject_Vectorcall(negative, operands, is_temporary(a) && is_float(a) ? 2 : 1, NULL);
-        }
-        else {
-            result = expression->symbol == 0   ? PyNumber_Negative(a)
-                     : expression->symbol == 1 ? PyNumber_Positive(a)
-                                                : PyNumber_Invert(a);
-        }
+        result = unary(expression->symbol, a);
         break;
     case ATTRIBUTE:
         result = PyObject_GetAttr(a, expression->constant);
@@ -508,38 +562,13 @@ expression_value(const Expression *expression, PyObject *const *arguments)
         result = truth < 0 ? NULL : PyBool_FromLong(!truth);
         break;
     }
-    case CONJ: /* of what is real, the value itself; the function comes second */
-        if (PyArray_CheckExact(a) || is_device_array(a) ? !PyTypeNum_ISCOMPLEX(dtype_of(a)->type_num)
-                                                        : PyFloat_CheckExact(a) || PyLong_CheckExact(a)) {
-            return a;
-        }
-        b = expression_value(expression->parts[1], arguments);
-        result = b == NULL ? NULL : PyObject_CallOneArg(b, a);
-        Py_XDECREF(b);
+    case CONJ: /* the function comes second */
+        result = PyObject_CallOneArg(b, a);
         break;
-    default: /* BINARY, ITEM, COMPARE */
-        b = expression_value(expression->parts[1], arguments);
-        if (b == NULL) {
-            result = NULL;
-        }
-        else if (expression->kind == BINARY && expression->symbol < 4) {
-            return arithmetic(expression->symbol, a, b);
-        }
-        else if (expression->kind == BINARY) {
-            PyObject *context = is_array_or_number(a) && is_array_or_number(b) ? enter_quiet() : NULL;
-            result = expression->symbol == 4 ? PyNumber_Power(a, b, Py_None)
-                                              : binary_functions[expression->symbol](a, b);
-            leave_quiet(context);
-        }
-        else if (expression->kind == ITEM) {
-            result = PyObject_GetItem(a, b);
-        }
-        else {
-            result = compare(expression->symbol, a, b);
-        }
-        Py_XDECREF(b);
-        break;
+    default:
+        result = value_of_two(expression, a, b);
     }
+    Py_XDECREF(b);
     Py_DECREF(a);
     return result;
 }

@@ -72,7 +72,7 @@ class State:
 
     FIELDS = ("intercept", "inference", "multithreading", "saved_hooks", "no_saved_hooks", "before_change",
               "replay_views", "grad_layout", "ground")  # fmt: skip
-    __slots__ = (*FIELDS, "_answers", "_grad_twin", "_lowered", "extra", "grad_enabled", "grad_mode", "record",
+    __slots__ = (*FIELDS, "_answers", "_other_grad", "_lowered", "extra", "grad_enabled", "grad_mode", "record",
                  "transforms", "unusual")  # fmt: skip
 
     def __init__(
@@ -102,7 +102,7 @@ class State:
         self.grad_layout = grad_layout
         self.unusual = intercept is not None or before_change is not None
         self.transforms = intercept is not None and not getattr(intercept, "only_looks_on", False)
-        self._grad_twin: State | None = None
+        self._other_grad: State | None = None
         self._lowered: State | None = None  # the last answer of with_intercept
         self._answers: dict[int, State] = {}  # its answers, by the address of the interceptor
         self.choose_record()
@@ -139,17 +139,17 @@ class State:
         """This state with grad mode on or off, which is made once; with a plain state, so is the way back."""
         if self.grad_mode == enabled:
             return self
-        twin = self._grad_twin
-        if twin is None:
-            twin = self._grad_twin = self.replace(grad_enabled=enabled)
+        other = self._other_grad
+        if other is None:
+            other = self._other_grad = self.replace(grad_enabled=enabled)
             if not self.saved_hooks and self.intercept is None and self.before_change is None:
-                twin._grad_twin = self  # a cycle, which must not hold anything of the user's
-        return twin
+                other._other_grad = self  # a cycle, which must not hold anything of the user's
+        return other
 
     def back_to(self, outer: State) -> State:
-        """This state with grad mode as it is in `outer`: that one itself, if this is its twin."""
+        """This state with grad mode as it is in `outer`: that one itself, if this was made of it."""
         records = bool(outer.saved_hooks) or _anomaly[0] is not None  # anomaly mode may have been switched since
-        is_way_back = outer._grad_twin is self and records is (outer.record is not None)
+        is_way_back = outer._other_grad is self and records is (outer.record is not None)
         return outer if is_way_back else self.with_grad(outer.grad_mode)
 
 

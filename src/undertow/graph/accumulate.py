@@ -134,14 +134,9 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
             reference = extra.accumulate
             node = None if reference is None else reference()  # another thread may have been faster
             if node is None:
-                node = new(AccumulateGrad)  # what __init__ does, in half the time
-                node.variable = leaf
-                node.sequence_nr = LAST
-                array = leaf._array
-                node.shape = array.shape
-                rare = extra.rare
-                node.dtype = array.dtype if rare is None or rare.grad_dtype is ... else rare.grad_dtype
-                node.extra = None if leaf._xp is cpu else extra_of_user(leaf, extra.used_by)
+                node = AccumulateGrad(leaf)
+                if leaf._xp is not cpu:
+                    node.extra = extra_of_user(leaf, extra.used_by)
                 extra.accumulate = weakref.ref(node)
     return node
 
@@ -158,9 +153,6 @@ def extra_of_user(leaf: Tensor, used_by: Any) -> NodeExtra:
         return extra_on(leaf._xp)
     with stream(used_on):
         return extra_on(leaf._xp)
-
-
-new = object.__new__
 
 
 class Former:

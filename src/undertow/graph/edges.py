@@ -19,7 +19,7 @@ Whom to ask for the edge of a tensor:
     recorded_edge(tensor)        that, or a Cut: what an operation on the tensor records    graph/history.py
     gradient_edge(tensor)        the current edge with LEAF resolved: an Edge or None       graph/accumulate.py
     leaf_edge(leaf)              the AccumulateGrad of a leaf, made if there is none; `leaf_edge_at`, of the time when a
-                                 node was recorded; `leaf_edge_of_user`, on the stream of the node that used it
+                                 node was recorded; on the stream of the node that used it
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ again and again. `saved` is an attribute of most nodes, a property over the slot
 on a FunctionNode, which keeps its tensors as `_kept`; so `_kept` is what the library asks for.
 
 Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> node -> tensor), so a node keeps the
-output's array and makes a twin tensor when one is asked for. Output, twins and views must share one version counter,
-yet most outputs never need any: whoever makes the counter first leaves it with the node (`counter_of_output`), and
-everybody else finds it there.
+output's array and makes a tensor of it again when one is asked for. The output, such tensors and views must share one
+version counter, yet most outputs never need any: whoever makes the counter first leaves it with the node
+(`counter_of_output`), and everybody else finds it there.
 
 Note [Edges to leaves]: a leaf's AccumulateGrad node is needed once somebody runs or walks the graph, and many graphs
 are dropped before. So an operation leaves its edges as a list in which the leaf itself stands for its node; reading
@@ -271,13 +271,13 @@ class Node:
         return OutputEdge((self, nr)) if self.multiple_outputs else self
 
     def output_tensor(self, nr: int, array: Array, xp: Namespace) -> Tensor:
-        """A twin of the nr-th output, made from its saved array."""
+        """The nr-th output as a tensor, rebuilt from its saved array."""
         xp = xp if type(array) is cpu.ndarray else namespace_of_array(array)
-        twin = Tensor(array, xp, self.output_edge(nr))
-        extra_of(twin).counter = self.counter_of_output(nr)
+        rebuilt = Tensor(array, xp, self.output_edge(nr))
+        extra_of(rebuilt).counter = self.counter_of_output(nr)
         if self.extra is not None and self.extra.tangents is not None and nr in self.extra.tangents:
-            extra_of(twin).tangents = self.extra.tangents[nr]
-        return twin
+            extra_of(rebuilt).tangents = self.extra.tangents[nr]
+        return rebuilt
 
 
 class _SequenceOrder:

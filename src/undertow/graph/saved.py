@@ -111,8 +111,8 @@ def unpack_output(node: Node, nr: int, argument: str, array: Array) -> Array:
     if array is not None and counters is not None and nr in counters:
         counter, expected = counters[nr]
         if counter.value != expected:
-            twin = node.output_tensor(nr, array, cpu)
-            raise_mutated(node, "result" if argument == "out" else argument, twin, expected)
+            rebuilt = node.output_tensor(nr, array, cpu)
+            raise_mutated(node, "result" if argument == "out" else argument, rebuilt, expected)
     return array
 
 
@@ -187,9 +187,9 @@ class SavedTensor:
     def _plain_data(self) -> Tensor | None:
         if not self._is_output:
             return self._tensor  # type: ignore[no-any-return]
-        twin = Tensor(self._array, self._xp)
-        extra_of(twin).counter = self._counter  # so that changes to the output are seen as changes to the twin
-        return twin
+        rebuilt = Tensor(self._array, self._xp)
+        extra_of(rebuilt).counter = self._counter  # so that changes to the output are seen as changes to this one
+        return rebuilt
 
     def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Any = None) -> None:
         """Keep `pack_hook(tensor)` instead of the tensor; `unpack_hook` of that gives it back when it is needed."""
@@ -241,10 +241,10 @@ class SavedTensor:
             return self._unpack_hooked(node)
         if self._is_output:
             assert node is not None
-            twin = node.output_tensor(self._nr, self._array, self._xp)
-            if version_of(twin) != self._expected:
-                raise_mutated(node, self._argument, twin, self._expected)
-            return twin
+            rebuilt = node.output_tensor(self._nr, self._array, self._xp)
+            if version_of(rebuilt) != self._expected:
+                raise_mutated(node, self._argument, rebuilt, self._expected)
+            return rebuilt
         if self._tensor is not None and version_of(self._tensor) != self._expected:
             raise_mutated(node if node is not None else _Anonymous(), self._argument, self._tensor, self._expected)
         if node is not None and self._tensor is not None:
@@ -262,14 +262,14 @@ class SavedTensor:
             raise_mutated(node or _Anonymous(), self._argument, found, self._expected, self._counter)
         if not self._is_output and self._edge is None and found._edge is None and self._tangents is None:
             return found
-        twin = Tensor(found._array, found._xp)
+        rebuilt = Tensor(found._array, found._xp)
         if self._is_output and node is not None:
-            twin._edge = node.output_edge(self._nr)
+            rebuilt._edge = node.output_edge(self._nr)
         elif type(self._edge) is AccumulateGrad:
-            twin._edge = LEAF  # a second handle of the same leaf: its gradient goes where the leaf's goes
-            extra_of(twin).accumulate = weakref.ref(self._edge)
+            rebuilt._edge = LEAF  # a second handle of the same leaf: its gradient goes where the leaf's goes
+            extra_of(rebuilt).accumulate = weakref.ref(self._edge)
         else:
-            twin._edge = self._edge
+            rebuilt._edge = self._edge
         tangents = self._tangents
         if self._is_output and node is not None and node.extra is not None and node.extra.tangents is not None:
             tangents = node.extra.tangents.get(self._nr)
@@ -277,9 +277,9 @@ class SavedTensor:
             counter = self._counter_of_tangents
             changed = counter is not None and counter.value != self._expected
             if changed and any([t is not None for t in tangents.values()]):
-                raise_mutated(node or _Anonymous(), self._argument, twin, self._expected, counter)
-            extra_of(twin).tangents = tangents
-        return twin
+                raise_mutated(node or _Anonymous(), self._argument, rebuilt, self._expected, counter)
+            extra_of(rebuilt).tangents = tangents
+        return rebuilt
 
     def release(self) -> None:
         self._tensor = self._array = self._packed = self._hook = self._edge = self._tangents = None

@@ -49,6 +49,9 @@ from undertow.torch_names import missing as _absent
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
+    def __getattr__(name: str) -> Any: ...  # the operations below
+
+
 #: operations whose own arguments are those of torch.nn.functional
 OPERATIONS = """
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d

@@ -21,7 +21,7 @@ from undertow.modes import State
 from undertow.tensor import Tensor, current_edge
 
 
-class Call:
+class BudgetedCall:
     """One operation of the forward run: its name and result's metadata, and the result if it is kept."""
 
     def __init__(self, signature: Any, kept: Kept | None, seconds: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class Budget:
         self.share = share
         self.plans = _plans_of(function)
         self.key = (share, tuple([_signature_of(a) for a in args]))
-        self.calls: list[Call] = []
+        self.calls: list[BudgetedCall] = []
         self.saved: list[Any] = []  # the arrays that the graph would keep; the first run needs them to stay
 
     def contexts(self) -> tuple[Between, Between]:
@@ -71,7 +71,7 @@ class Budget:
         candidates = [call for call in self.calls if call.kept is not None]
         saved = _ids_with_bases(self.saved)
         room = self.share * sum(call.nbytes for call in candidates if call.is_among(saved))
-        for call in sorted(candidates, key=Call.value, reverse=True):
+        for call in sorted(candidates, key=BudgetedCall.value, reverse=True):
             assert call.kept is not None
             if call.nbytes > room or call.kept.is_changed():
                 call.kept = None
@@ -97,7 +97,7 @@ class _Measuring(Between):
         result = self.compute(function, args)
         seconds = time.perf_counter() - started
         kept = Kept(result) if can_be_kept(result, args) else None
-        self.budget.calls.append(Call(_signature(function, result), kept, seconds))
+        self.budget.calls.append(BudgetedCall(_signature(function, result), kept, seconds))
         return result
 
     def __exit__(self, *exc: object) -> None:
@@ -120,7 +120,7 @@ class _Following(Between):
         if signature != expected:
             self.give_up()
         kept = Kept(result) if wanted and self.is_as_planned and can_be_kept(result, args) else None
-        calls.append(Call(signature, kept))
+        calls.append(BudgetedCall(signature, kept))
         return result
 
     def give_up(self) -> None:
@@ -155,7 +155,7 @@ class _Restoring(Between):
             return self.compute(function, args)
         return call_with_known(function, args, kept.arrays())
 
-    def next_call(self, name: str) -> Call:
+    def next_call(self, name: str) -> BudgetedCall:
         calls, number = self.budget.calls, self.number
         self.number += 1
         expected = calls[number].signature[0] if number < len(calls) else "not done"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sys import _getframe as getframe
 from typing import TYPE_CHECKING, Any
 
-from undertow.autograd.function.call import Call
+from undertow.autograd.function.call import FunctionCall
 from undertow.autograd.function.intermediates import needed_inputs, note_intermediates, tracking_for
 from undertow.autograd.function.node import FunctionNode
 from undertow.autograd.function.outputs import wrap_new_output, wrap_outputs
@@ -32,7 +32,7 @@ class _FunctionMeta(type):
     def __init__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
         super().__init__(name, bases, members)
         cls._backward_cls = type(name + "Backward", (FunctionNode,), {"__slots__": (), "_forward_cls": cls})
-        #: `needs_input_grad` -> whether a call like that kept intermediates; see intermediates.py
+        #: which of its tensors require gradients -> whether a call like that kept intermediates; see intermediates.py
         cls._keeps_intermediates: dict[tuple[bool, ...], bool] = {}
 
 
@@ -149,14 +149,14 @@ class Function(metaclass=_FunctionMeta):
         return cls.vjp if own_vjp else cls.backward
 
     @classmethod
-    def _noted_call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _noted_call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
         """What `apply` does, for an interceptor that needs to know what happened."""
-        call = Call()
+        call = FunctionCall()
         call.result = cls._forward_and_record(args, kwargs, call)
         return call
 
     @classmethod
-    def _forward_and_record(cls, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
+    def _forward_and_record(cls, args: tuple[Any, ...], kwargs: dict[str, Any], call: FunctionCall | None) -> Any:
         """The result of forward, in the graph; `call` is told what happened."""
         separate_setup = cls.setup_context is not Function.setup_context
         if separate_setup:

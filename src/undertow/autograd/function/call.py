@@ -10,7 +10,7 @@ from undertow.backend import dtypes
 from undertow.tensor import Tensor
 
 
-class Call:
+class FunctionCall:
     """One call of a Function, for forward mode: its arguments, and its outputs before and after they were wrapped."""
 
     result: Any

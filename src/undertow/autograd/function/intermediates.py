@@ -6,9 +6,9 @@ the inputs through its operations. Where backward or jvp is itself differentiate
 an input is handed out with an Error node as its history, and with unknown tangents (unknown_tangent.py).
 
 Note [Functions that are tracked]: tracking makes a call with small tensors take about twice its time, and most
-Functions keep only inputs and outputs. So the first call is tracked, and later ones only if some call has kept an
-intermediate. If one does so unexpectedly, it is not known what the intermediate depends on: it then counts as depending
-on every input.
+Functions keep only inputs and outputs. So the first call is tracked (for each choice of tensors that require
+gradients), and later ones only if some call has kept an intermediate. If one does so unexpectedly, it is not known what
+the intermediate depends on: it then counts as depending on every input.
 """
 
 from __future__ import annotations

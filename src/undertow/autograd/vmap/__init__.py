@@ -52,7 +52,7 @@ def vmap(
 
     @functools.wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
-        call = _Call(func, in_dims, out_dims, randomness, args)
+        call = _VmapCall(func, in_dims, out_dims, randomness, args)
         if chunk_size is None or chunk_size >= call.size:
             return call.run(call.leaves, call.size, kwargs)
         return call.run_in_chunks(chunk_size, kwargs)
@@ -84,7 +84,7 @@ class Inside(Scope):
         return inner.with_intercept(outer.intercept)
 
 
-class _Call:
+class _VmapCall:
     """One call of a vmapped function: its arguments as leaves, with the batch dimension of each."""
 
     def __init__(self, func: Any, in_dims: Any, out_dims: Any, randomness: str, args: tuple[Any, ...]) -> None:

@@ -64,7 +64,8 @@ class ReLU(MaybeInPlace):
 
 #: what `functional.relu` computes if nothing is to be changed in place, and classes that are asked are told that name
 relu: Any = function_with_out(ops.REGISTRY["relu"])
-relu.function.public, relu_ = F.relu, call.relu_  # type: ignore[attr-defined]
+getattr(relu, "function", relu).public = F.relu  # the function in Python, which is itself where there is no core
+relu_ = call.relu_
 
 
 class LeakyReLU(Module):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from undertow.tensor import Tensor
 
 #: called directly: a function of the package costs an attribute less
-linear = F.linear
+linear: Any = F.linear
 
 
 class Identity(Module):

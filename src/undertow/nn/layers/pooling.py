@@ -250,7 +250,7 @@ class AvgPool2d(AvgPool):
     undertow.Size([2, 4, 4, 4])
     """
 
-    function = staticmethod(F.avg_pool2d)
+    function: Any = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(AvgPool):
@@ -261,7 +261,7 @@ class AvgPool3d(AvgPool):
     undertow.Size([2, 4, 4, 4, 4])
     """
 
-    function = staticmethod(F.avg_pool3d)
+    function: Any = staticmethod(F.avg_pool3d)
 
 
 class LPPool(SharedArguments, Module):

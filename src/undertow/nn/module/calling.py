@@ -78,7 +78,7 @@ class Called(Stateful):
         try:
             if self._undertow_hooks is None and not EVERYWHERE:
                 return self.forward(*args, **kwargs)
-            return Call(self, args, kwargs).run()
+            return ModuleCall(self, args, kwargs).run()
         except TOLD as error:
             tell_module(error, self, args)
             raise
@@ -185,7 +185,7 @@ class Called(Stateful):
         return add(self._own_hooks().old_backward, Hook(hook), False)
 
 
-class Call:
+class ModuleCall:
     """One call of a module that is hooked, or while hooks are on every module."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

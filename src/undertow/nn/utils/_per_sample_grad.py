@@ -44,7 +44,8 @@ class ExpandedWeight(Tensor):
     loss_reduction: str
 
     def __new__(cls, orig_weight: Tensor, batch_size: int, loss_reduction: str) -> Any:
-        made: Any = Tensor._make_subclass(cls, orig_weight.detach(), True)
+        subclass: Any = Tensor
+        made = subclass._make_subclass(cls, orig_weight.detach(), True)
         made.orig_weight, made.batch_size, made.loss_reduction = orig_weight, batch_size, loss_reduction
         return made
 

@@ -16,7 +16,7 @@ from undertow.tensor.version_counter import NO_COUNTER
 def check_in_place(tensor: Tensor, name: str, recorded: bool = False) -> None:
     """Refuse an in-place change that autograd could not follow.
 
-    recorded  whether a gradient is asked of one of the operation's other arguments
+    recorded  whether a gradient is asked of one of the operation's arguments
     """
     state = current()
     if state.grad_enabled and (recorded or requires_grad(tensor)):

@@ -213,8 +213,8 @@ def record_change(
     declared  whether the function is one operation, whose node says what it saved
     """
     edge = current_edge(self)
-    # The operation sees a twin of the tensor. Rules that need its former value save the twin, which then gets memory of
-    # its own. Saved-tensor hooks see the twin at once, so there it must have that memory from the start; and so must it
+    # The operation sees a double of the tensor. Rules that need its former value save that, which then gets memory of
+    # its own. Saved-tensor hooks see it at once, so there it must have that memory from the start; and so must it
     # when functions of several operations save it, because they may have saved parts of it, too.
     own_memory = bool(current().saved_hooks) or any([a is self for a in args])
     before = former_value(self, edge) if own_memory else Tensor(self._array, self._xp, edge)

@@ -1,7 +1,7 @@
 """Sums of products over named dimensions: einsum, and what is an einsum by another name.
 
 Every product of two arrays becomes one primitive, `_einsum_pair`, which runs as a single (batched) matrix product. Its
-derivatives are einsum_pairs again, and one more label batches it. The functions below only prepare its operands.
+derivatives are such products again, and one more label batches it. The functions below only prepare its operands.
 """
 
 from __future__ import annotations
