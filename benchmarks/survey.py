@@ -38,20 +38,21 @@ a.chunk(2, 1)[0]; a.split(4, 1)[0]; a.unbind()[0]; lib.cat([a, b]); lib.stack([a
 a.contiguous(); a.double(); f.pad(a, (1, 1)); a ** b; lib.erf(a); lib.exp2(a); lib.rsqrt(a); lib.nan_to_num(a)
 a.amax(); a.cumprod(1); a.cummax(1)[0]; a.std(1); lib.lerp(a, b, c); lib.kron(c, v); f.elu(a); f.hardswish(a)
 f.smooth_l1_loss(a, b); f.huber_loss(a, b); f.binary_cross_entropy_with_logits(a, b); f.normalize(a)
-x.sum((0, 2, 3)); x.mean((2, 3)); f.conv2d(x, w); f.max_pool2d(x, 2); f.avg_pool2d(x, 2); f.interpolate(x, scale_factor=2)
-f.batch_norm(x, None, None, training=True); f.group_norm(x, 2); f.dropout(a, 0.3); a.scatter_add(1, k.unsqueeze(1), b)
+x.sum((0, 2, 3)); x.mean((2, 3)); f.conv2d(x, w); f.max_pool2d(x, 2); f.avg_pool2d(x, 2)
+f.interpolate(x, scale_factor=2); f.batch_norm(x, None, None, training=True)
+f.group_norm(x, 2); f.dropout(a, 0.3); a.scatter_add(1, k.unsqueeze(1), b)
 """
 
 #: p, q: as a, without a gradient, and h in half precision; i, j: whole numbers; n: of elements, shape: of a
 PLAIN = """
 lib.empty(shape); lib.zeros(shape); lib.ones(shape); lib.full(shape, 2.0); lib.zeros(n, dtype=lib.int64); lib.arange(n)
-lib.zeros_like(p); lib.ones_like(p); lib.empty_like(p); lib.full_like(p, 2.0); p.new_zeros(shape); lib.tensor([1.0, 2.0])
-lib.rand(shape); lib.randn(shape); lib.randint(0, 9, shape); lib.randperm(n); lib.linspace(0, 1, n); lib.eye(8)
-p.to(lib.float32); p.to(lib.float64); p.to("cpu"); p.to(q); p.to(device="cpu", dtype=lib.float64); p.long(); h.float()
-p.shape; p.size(0); p.dim(); p.numel(); p.dtype; p.device; p.stride(); p.data_ptr(); p.is_contiguous(); p.detach(); p.data
-p.add_(0.0); p.mul_(1.0); p.add_(q, alpha=0.0); p.copy_(q); p.fill_(0.5); p.zero_(); p.clamp_(0.1, 0.9); p.relu_()
-p.addcmul_(q, q, value=0.0); p.lerp_(q, 0.5); p.masked_fill_(m, 0.5); p.normal_(); p.uniform_(); p.sigmoid_(); p.round_()
-p < q; p == q; m & m; ~m; m.any(); m.all(); m.sum(); p.argmax(1); p.argsort(1); lib.isfinite(p); lib.allclose(p, p)
+lib.zeros_like(p); lib.ones_like(p); lib.empty_like(p); lib.full_like(p, 2.0); p.new_zeros(shape)
+lib.tensor([1.0, 2.0]); lib.rand(shape); lib.randn(shape); lib.randint(0, 9, shape); lib.randperm(n); lib.linspace(0, 1, n)
+lib.eye(8); p.to(lib.float32); p.to(lib.float64); p.to("cpu"); p.to(q); p.to(device="cpu", dtype=lib.float64); p.long()
+h.float(); p.shape; p.size(0); p.dim(); p.numel(); p.dtype; p.device; p.stride(); p.data_ptr(); p.is_contiguous()
+p.detach(); p.data; p.add_(0.0); p.mul_(1.0); p.add_(q, alpha=0.0); p.copy_(q); p.fill_(0.5); p.zero_(); p.clamp_(0.1, 0.9)
+p.relu_(); p.addcmul_(q, q, value=0.0); p.lerp_(q, 0.5); p.masked_fill_(m, 0.5); p.normal_(); p.uniform_()
+p.sigmoid_(); p.round_(); p < q; p == q; m & m; ~m; m.any(); m.all(); m.sum(); p.argmax(1); p.argsort(1); lib.isfinite(p); lib.allclose(p, p)
 i + j; i * 2; i // 2; i % j; i / j; i + 1.0; i.sum(); i.max(); i.cumsum(1); i.clamp(2, 5); i.float(); lib.unique(i)
 h + h; h * 2; h.relu(); h.sum(); h.softmax(1); lib.nonzero(m); lib.bincount(k); f.one_hot(k, 10)
 """
