@@ -45,16 +45,18 @@ f.group_norm(x, 2); f.dropout(a, 0.3); a.scatter_add(1, k.unsqueeze(1), b)
 
 #: p, q: as a, without a gradient, and h in half precision; i, j: whole numbers; n: of elements, shape: of a
 PLAIN = """
-lib.empty(shape); lib.zeros(shape); lib.ones(shape); lib.full(shape, 2.0); lib.zeros(n, dtype=lib.int64); lib.arange(n)
-lib.zeros_like(p); lib.ones_like(p); lib.empty_like(p); lib.full_like(p, 2.0); p.new_zeros(shape)
-lib.tensor([1.0, 2.0]); lib.rand(shape); lib.randn(shape); lib.randint(0, 9, shape); lib.randperm(n); lib.linspace(0, 1, n)
-lib.eye(8); p.to(lib.float32); p.to(lib.float64); p.to("cpu"); p.to(q); p.to(device="cpu", dtype=lib.float64); p.long()
-h.float(); p.shape; p.size(0); p.dim(); p.numel(); p.dtype; p.device; p.stride(); p.data_ptr(); p.is_contiguous()
-p.detach(); p.data; p.add_(0.0); p.mul_(1.0); p.add_(q, alpha=0.0); p.copy_(q); p.fill_(0.5); p.zero_(); p.clamp_(0.1, 0.9)
-p.relu_(); p.addcmul_(q, q, value=0.0); p.lerp_(q, 0.5); p.masked_fill_(m, 0.5); p.normal_(); p.uniform_()
-p.sigmoid_(); p.round_(); p < q; p == q; m & m; ~m; m.any(); m.all(); m.sum(); p.argmax(1); p.argsort(1); lib.isfinite(p); lib.allclose(p, p)
-i + j; i * 2; i // 2; i % j; i / j; i + 1.0; i.sum(); i.max(); i.cumsum(1); i.clamp(2, 5); i.float(); lib.unique(i)
-h + h; h * 2; h.relu(); h.sum(); h.softmax(1); lib.nonzero(m); lib.bincount(k); f.one_hot(k, 10)
+lib.empty(shape); lib.zeros(shape); lib.ones(shape); lib.full(shape, 2.0); lib.zeros(n, dtype=lib.int64)
+lib.arange(n); lib.zeros_like(p); lib.ones_like(p); lib.empty_like(p); lib.full_like(p, 2.0); p.new_zeros(shape)
+lib.tensor([1.0, 2.0]); lib.rand(shape); lib.randn(shape); lib.randint(0, 9, shape); lib.randperm(n)
+lib.linspace(0, 1, n); lib.eye(8); p.to(lib.float32); p.to(lib.float64); p.to("cpu"); p.to(q)
+p.to(device="cpu", dtype=lib.float64); p.long(); h.float(); p.shape; p.size(0); p.dim(); p.numel(); p.dtype
+p.device; p.stride(); p.data_ptr(); p.is_contiguous(); p.detach(); p.data; p.add_(0.0); p.mul_(1.0)
+p.add_(q, alpha=0.0); p.copy_(q); p.fill_(0.5); p.zero_(); p.clamp_(0.1, 0.9); p.relu_()
+p.addcmul_(q, q, value=0.0); p.lerp_(q, 0.5); p.masked_fill_(m, 0.5); p.normal_(); p.uniform_(); p.sigmoid_()
+p.round_(); p < q; p == q; m & m; ~m; m.any(); m.all(); m.sum(); p.argmax(1); p.argsort(1); lib.isfinite(p)
+lib.allclose(p, p); i + j; i * 2; i // 2; i % j; i / j; i + 1.0; i.sum(); i.max(); i.cumsum(1); i.clamp(2, 5)
+i.float(); lib.unique(i); h + h; h * 2; h.relu(); h.sum(); h.softmax(1); lib.nonzero(m); lib.bincount(k)
+f.one_hot(k, 10)
 """
 
 
@@ -71,24 +73,12 @@ def operands(lib: Any, size: int = 32) -> dict[str, Any]:
     # between 0 and 1, so that every operation is defined
     made = {name: lib.rand(*shape).requires_grad_() * 0.9 + 0.05 for name, shape in sizes.items()}
     channels, side = (2, 4) if size < 1000 else (8, 16)
-    images = (max(1, size // (channels * side * side)), channels, side, side)
-    made["x"], made["w"] = (
-        lib.rand(*images).requires_grad_() * 1.0,
-        lib.rand(channels, channels, 3, 3).requires_grad_() * 1.0,
-    )
-    classes, mask = (lib.arange(n) * 3 + 3) % 4, lib.rand(n, m) > 0.5
+    images = {"x": (max(1, size // (channels * side * side)), channels, side, side), "w": (channels, channels, 3, 3)}
+    made |= {name: lib.rand(*shape).requires_grad_() * 1.0 for name, shape in images.items()}
     plain = {"p": made["a"].detach().clone(), "q": made["b"].detach().clone(), "n": n * m, "shape": (n, m)}
-    whole = {name: lib.randint(1, 9, (n, m)) for name in "ij"}
-    return {
-        **made,
-        **plain,
-        **whole,
-        "h": plain["p"].half(),
-        "k": classes,
-        "m": mask,
-        "lib": lib,
-        "f": layer_functions(lib),
-    }
+    whole = {"k": (lib.arange(n) * 3 + 3) % 4, "m": lib.rand(n, m) > 0.5}
+    whole |= {name: lib.randint(1, 9, (n, m)) for name in "ij"}
+    return {**made, **plain, **whole, "h": plain["p"].half(), "lib": lib, "f": layer_functions(lib)}
 
 
 def expressions(text: str = EXPRESSIONS) -> list[str]:
