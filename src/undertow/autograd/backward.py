@@ -131,15 +131,18 @@ def grad(
 
 
 def _length(value: Any) -> int:
-    return 1 if isinstance(value, Tensor | GradientEdge) else len(value)
+    return 1 if isinstance(value, (Tensor, GradientEdge)) else len(value)
 
 
 def _sequence(value: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(value, Tensor | GradientEdge):
-        items: tuple[Any, ...] = (value,)
+    items: tuple[Any, ...]
+    if isinstance(value, (Tensor, GradientEdge)):
+        items = (value,)
     else:
         items = tuple(value.values() if isinstance(value, Mapping) else value)
     for item in items:
+        if type(item) is Tensor:
+            continue
         if isinstance(item, GradientEdge):
             _check_edge(item)
         elif not isinstance(item, Tensor):

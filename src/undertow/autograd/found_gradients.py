@@ -7,7 +7,6 @@ graph that has saved one of them must know. What is the given gradient, element 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
@@ -24,8 +23,9 @@ def as_tensors(found: list[Array | Tensor | None], given: Sequence[Tensor]) -> l
     """`found`, which nobody else holds, in the same order; `given` are the gradients that the pass began with."""
     if all([value is None or isinstance(value, Tensor) for value in found]):
         return found  # the pass was recorded
-    identities = [id(value) for value in found]
-    times = Counter(identities) if len(set(identities)) < len(identities) else dict.fromkeys(identities, 1)
+    times: dict[int, int] = {}
+    for identity in [id(value) for value in found]:
+        times[identity] = times.get(identity, 0) + 1
     elsewhere = [getrefcount(value) - times[id(value)] > IN_VARIABLE for value in found]
     in_memory = {id(owner(seed._xp, seed._array)): seed for seed in given}
     return [_as_tensor(value, held, in_memory) for value, held in zip(found, elsewhere, strict=True)]
