@@ -181,6 +181,11 @@ def test_every_surveyed_expression_has_a_gradient(code: str) -> None:
     eval(code, survey.operands(ut)).sum().backward()
 
 
+@rows("code", survey.expressions(survey.PLAIN))
+def test_every_plain_expression_has_a_value(code: str) -> None:
+    assert eval(code, survey.operands(ut)) is not None
+
+
 def test_samples_are_taken_in_turn() -> None:
     order: list[str] = []
 

@@ -195,17 +195,69 @@ forward_value(const Operation *self, const Form *form, PyObject *const *argument
     return out;
 }
 
+/* A view of the first element, of as many dimensions. */
+static PyObject *
+first_element(PyArrayObject *array)
+{
+    npy_intp ones[NPY_MAXDIMS];
+    for (int d = 0; d < PyArray_NDIM(array); d++) {
+        ones[d] = 1;
+    }
+    PyArray_Descr *descr = PyArray_DESCR(array);
+    Py_INCREF(descr);
+    PyObject *view = PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(array), ones, NULL, PyArray_DATA(array), 0,
+                                          NULL);
+    if (view != NULL && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(array)) < 0) {
+        Py_CLEAR(view);
+    }
+    return view;
+}
+
+#define WORTH_A_TRIAL 4096 /* elements */
+
+/* Whether the result would not have the dtype that it should, as a quotient of whole numbers has not: of many, one is
+ * tried, so that not all of them are computed twice. */
+static int
+is_wrong_for_one(const Operation *self, const Form *form, PyObject *const *arguments)
+{
+    PyArrayObject *first = form->settled < 0 ? NULL : (PyArrayObject *)arguments[form->settled];
+    if (first == NULL || !self->elementwise || form->several || PyArray_SIZE(first) < WORTH_A_TRIAL ||
+        !(PyArray_ISINTEGER(first) || PyArray_ISBOOL(first))) {
+        return 0;
+    }
+    PyObject *some[MOST_ARGUMENTS], *out = NULL;
+    int count = 0;
+    for (; count < self->count; count++) {
+        PyArrayObject *array = PyArray_CheckExact(arguments[count]) ? (PyArrayObject *)arguments[count] : NULL;
+        some[count] = array == NULL || PyArray_SIZE(array) == 0 ? Py_NewRef(arguments[count]) : first_element(array);
+        if (some[count] == NULL) {
+            break;
+        }
+    }
+    out = count < self->count ? NULL : forward_value(self, form, some);
+    int is_wrong = out != NULL && !dtype_is_right(form, some, out);
+    PyErr_Clear(); /* whatever it is, all of them meet it, too */
+    Py_XDECREF(out);
+    while (count > 0) {
+        Py_DECREF(some[--count]);
+    }
+    return is_wrong;
+}
+
 /* What a form computes, an array or a tuple of them; NULL without an exception: Python has to compute it.
  *
  * arguments  owned; operands that have to be converted first are replaced */
 static PyObject *
 compute(const Operation *self, const Form *form, PyObject **arguments)
 {
-    PyObject *out = forward_value(self, form, arguments);
-    if (out == NULL || form->several || dtype_is_right(form, arguments, out)) {
-        return out;
+    PyObject *out = NULL;
+    if (!is_wrong_for_one(self, form, arguments)) {
+        out = forward_value(self, form, arguments);
+        if (out == NULL || form->several || dtype_is_right(form, arguments, out)) {
+            return out;
+        }
     }
-    Py_DECREF(out);
+    Py_XDECREF(out);
     int done = form == self->forms[1] ? promote_beside_number(self, form, arguments)
                                       : make_floats(self, form, arguments);
     return done > 0 ? forward_value(self, form, arguments) : NULL;

@@ -13,6 +13,7 @@
 #define PIECE 32768 /* elements of a row */
 #define ROWS 256    /* rows of a matrix whose columns are folded */
 #define COLUMNS 512
+#define MANY_LANES 64 /* of what takes long to compare, and gives the same in any order */
 
 typedef struct {
     Fold fold;
@@ -32,7 +33,8 @@ typedef struct {
 #define PLUS_SIZE(a, v) ((a) + ((v) < 0 ? -(v) : (v)))
 #define PLUS_SQUARE(a, v) ((a) + (v) * (v))
 
-#define FOLD(NAME, REAL, FIRST, ADD, JOIN_TWO)                                                                 \
+/* `again`: an element may be folded twice, so that a last vector may overlap the one before */
+#define FOLD(NAME, REAL, LANES, again, FIRST, ADD, JOIN_TWO)                                                   \
     CLONES static double NAME##_of_row_##REAL(const REAL *x, npy_intp n)                                       \
     {                                                                                                          \
         double all = FIRST;                                                                                    \
@@ -47,6 +49,12 @@ typedef struct {
                 for (int j = 0; j < LANES; j++) {                                                              \
                     lanes[j] = ADD(lanes[j], from[k + j]);                                                     \
                 }                                                                                              \
+            }                                                                                                  \
+            if (again && count >= LANES && k < count) {                                                        \
+                for (int j = 0; j < LANES; j++) {                                                              \
+                    lanes[j] = ADD(lanes[j], from[count - LANES + j]);                                         \
+                }                                                                                              \
+                k = count;                                                                                     \
             }                                                                                                  \
             for (; k < count; k++) {                                                                           \
                 rest = ADD(rest, from[k]);                                                                     \
@@ -87,11 +95,11 @@ typedef struct {
     }
 
 #define EACH_FOLD(REAL)                                            \
-    FOLD(largest, REAL, -INFINITY, LARGER, LARGER)                 \
-    FOLD(smallest, REAL, INFINITY, SMALLER, SMALLER)               \
-    FOLD(product, REAL, 1, TIMES, TIMES)                           \
-    FOLD(sizes, REAL, 0, PLUS_SIZE, PLUS)                          \
-    FOLD(squares, REAL, 0, PLUS_SQUARE, PLUS)                      \
+    FOLD(largest, REAL, MANY_LANES, 1, -INFINITY, LARGER, LARGER)  \
+    FOLD(smallest, REAL, MANY_LANES, 1, INFINITY, SMALLER, SMALLER)\
+    FOLD(product, REAL, LANES, 0, 1, TIMES, TIMES)                 \
+    FOLD(sizes, REAL, LANES, 0, 0, PLUS_SIZE, PLUS)                \
+    FOLD(squares, REAL, LANES, 0, 0, PLUS_SQUARE, PLUS)            \
     static double (*const of_row_##REAL[FOLDS])(const REAL *, npy_intp) = {                                    \
         largest_of_row_##REAL, smallest_of_row_##REAL, product_of_row_##REAL, sizes_of_row_##REAL,             \
         squares_of_row_##REAL};                                                                                \

@@ -7,7 +7,6 @@
 
 #include <stdatomic.h>
 
-#define FEW 4096    /* elements that are left to NumPy */
 #define AT_ONCE 8   /* rows */
 #define FEW_ELEMENTS 8
 #define COLUMNS 256
@@ -91,7 +90,7 @@ scanned(PyObject *const *arguments, int backwards, Share of_floats, Share of_dou
     }
     PyArrayObject *x = (PyArrayObject *)arguments[0];
     long dim = PyLong_AsLong(arguments[1]);
-    if (PyErr_Occurred() || dim < 0 || dim >= PyArray_NDIM(x) || PyArray_SIZE(x) < FEW) {
+    if (PyErr_Occurred() || dim < 0 || dim >= PyArray_NDIM(x)) {
         PyErr_Clear();
         Py_RETURN_NONE;
     }

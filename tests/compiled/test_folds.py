@@ -160,3 +160,29 @@ def test_logsumexp_of_what_is_not_finite() -> None:
     np.testing.assert_array_equal(ut.tensor(x).logsumexp(1).numpy()[:3], [-np.inf, np.inf, np.nan])
     assert core.logsumexp_rows(np.zeros((3, 0), "f")) is None
     assert core.logsumexp_rows_gradient(x, np.zeros((3, 2), "f")) is None
+
+
+@pytest.mark.parametrize("dims", [(0, 2), (0, 2, 3), (1, 3), (0, 3), (3, 1)])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_sums_over_dimensions_that_are_not_neighbours(dtype: str, dims: tuple[int, ...]) -> None:
+    x = (np.random.default_rng(5).standard_normal((16, 6, 20, 33)) + 100).astype(dtype)
+    exact = x.astype("d").sum(dims, keepdims=True)
+    for keepdim in (True, False):
+        for found, truth in (
+            (ut.tensor(x).sum(dims, keepdim), exact),
+            (ut.tensor(x).mean(dims, keepdim), exact * exact.size / x.size),
+        ):
+            assert found.shape == (truth.shape if keepdim else np.squeeze(truth, dims).shape)
+            np.testing.assert_allclose(found.numpy().ravel(), truth.ravel(), rtol={"f": 1.2e-7, "d": 1e-15}[dtype] * 2)
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 100, 128, 129, 2048, 2049, 2100])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_an_extreme_is_found_wherever_it_lies(dtype: str, count: int) -> None:
+    x = np.zeros((4, count), dtype)
+    for place in {0, 1, count // 2, count - 1, count - 2, max(count - 65, 0)}:
+        for value in (1.0, -1.0, np.nan, np.inf):
+            x[2, place] = value
+            np.testing.assert_array_equal(ut.tensor(x).amax(1).numpy(), x.max(1))
+            np.testing.assert_array_equal(ut.tensor(x).amin(1).numpy(), x.min(1))
+            x[2, place] = 0

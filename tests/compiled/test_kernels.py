@@ -551,7 +551,7 @@ def test_running_products(shape: tuple[int, ...], dim: int, dtype: str) -> None:
 
 
 def test_running_sums_are_left_to_numpy() -> None:
-    assert core.running_sums(np.ones(10, "f"), 0, False) is None
+    np.testing.assert_array_equal(core.running_sums(np.ones(3, "f"), 0, False), [1, 2, 3])  # few are not
     assert core.running_sums(np.ones((100, 100), "f").T, 0, False) is None
     assert core.running_sums(np.full(5000, 3e38, "f"), 0, False) is None
     assert core.running_sums(np.ones((100, 100), "f"), 2, False) is None

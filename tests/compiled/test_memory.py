@@ -31,7 +31,7 @@ def _limit() -> Iterator[None]:
 
 def large(megabytes: int = 4) -> Any:
     """An array that the core makes."""
-    return (ut.from_numpy(np.ones(megabytes * MEGABYTE // 4, "f")) * 2)._array
+    return ut.full((megabytes * MEGABYTE // 4,), 2.0)._array
 
 
 def test_memory_is_used_again() -> None:

@@ -14,6 +14,7 @@ import undertow as ut
 from tests.compiled.outcomes import outcome
 from tests.rows import rows
 from undertow.backend import cpu, dtypes
+from undertow.backend.blocks import InBlocks
 from undertow.compiled import core
 from undertow.graph.user_lines import set_site_recording
 from undertow.ops.arguments.operands import number_tensor
@@ -203,3 +204,27 @@ def test_half_precision_is_computed_in_float32_and_rounded(dtype: ut.dtype) -> N
     (leaf * y).sum().backward()
     assert leaf.grad.dtype == dtype
     assert ut.equal(leaf.grad, y)
+
+
+def test_many_whole_numbers_are_computed_with_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    original = InBlocks.__call__
+
+    def watched(self: InBlocks, *arguments: Any) -> Any:
+        given.extend(a.dtype.kind for a in arguments if isinstance(a, np.ndarray) and a.size > 1)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(InBlocks, "__call__", watched)
+    i = ut.arange(200_000).reshape(400, 500) % 7 + 1
+    calls: list[Any] = [
+        lambda x: x / x, lambda x: x + 1.5, lambda x: x / 2, lambda x: x.exp(), lambda x: 2.0 * x, lambda x: x.sin()
+    ]  # fmt: skip
+    for call in calls:
+        few = call(i[:1, :8])
+        given.clear()
+        many = call(i)
+        assert many.dtype is few.dtype is ut.float32
+        assert "i" not in given
+        assert many[:1, :8].equal(few)
+    assert (i.bool() / 2).dtype is ut.float32
+    assert (i + 1).dtype is ut.int64

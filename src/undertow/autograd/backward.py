@@ -160,11 +160,11 @@ def _grad(
 
 
 def _length(value: Any) -> int:
-    return 1 if isinstance(value, Tensor | GradientEdge) else len(value)
+    return 1 if isinstance(value, (Tensor, GradientEdge)) else len(value)
 
 
 def _items(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, Tensor | GradientEdge) or own_function(type(value)) is not None:
+    if isinstance(value, (Tensor, GradientEdge)) or own_function(type(value)) is not None:
         return (value,)
     return tuple(value.values() if isinstance(value, Mapping) else value)
 
@@ -172,6 +172,8 @@ def _items(value: Any) -> tuple[Any, ...]:
 def _sequence(value: Any, what: str) -> tuple[Any, ...]:
     items = _items(value)
     for item in items:
+        if type(item) is Tensor:
+            continue
         if isinstance(item, GradientEdge):
             _check_edge(item)
         elif not isinstance(item, Tensor):

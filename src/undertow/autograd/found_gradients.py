@@ -7,7 +7,6 @@ graph that has saved one of them must know. What is the given gradient, element 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
@@ -27,7 +26,9 @@ def as_tensors(found: list[Array | Tensor | None], given: Sequence[Tensor]) -> l
     arrays: list[Any] = found
     if all([type(a) is cpu.ndarray and a.base is None and getrefcount(a) == IN_LIST for a in arrays]):
         return [Tensor(a, cpu) for a in arrays]  # each has memory of its own, that nothing else knows of
-    times = Counter([id(value) for value in found])
+    times: dict[int, int] = {}
+    for identity in [id(value) for value in found]:
+        times[identity] = times.get(identity, 0) + 1
     elsewhere = [getrefcount(value) - times[id(value)] > IN_VARIABLE for value in found]
     in_memory = {id(owner(seed._xp, seed._array)): seed for seed in given}
     return [_as_tensor(value, held, in_memory) for value, held in zip(found, elsewhere, strict=True)]

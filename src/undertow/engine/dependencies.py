@@ -25,11 +25,10 @@ def min_topological_nr(
     Sequence numbers grow along every path from a leaf, so they are topological numbers (the second is then None): they
     are drawn from one counter for all threads. Where a program has set one, longest paths are measured instead.
     """
-    wanted = [edge[0] for edge in captures]
-    wanted += targets
+    wanted = [edge[0] if type(edge) is OutputEdge else edge for edge in captures] + list(targets)
     if sequence_order.trusted:
-        drawn = [node.sequence_nr for node in wanted]
-        return 0 if LAST in drawn else min(drawn), None
+        found = [node.sequence_nr for node in wanted]
+        return 0 if LAST in found else min(found), None
     numbers = topological_numbers(root)
     return min([numbers.get(node, 0) for node in wanted]), numbers
 
@@ -75,7 +74,10 @@ def init_to_execute(
     """
     info: dict[Node, ExecInfo] = {}
     for index, edge in enumerate(captures):
-        info.setdefault(edge[0], ExecInfo()).captures.append(Capture(edge[1], index, hooks.get(index, ())))
+        node, number = edge if type(edge) is OutputEdge else (edge, 0)
+        if node not in info:
+            info[node] = ExecInfo()
+        info[node].captures.append(Capture(number, index, hooks.get(index, ())))
     for node in targets:
         info.setdefault(node, ExecInfo()).needed = True
     if entered_all and _are_all_ends(task.dependencies, info):

@@ -141,6 +141,38 @@ def _resized(xp: Namespace, x: Array, kind: str, n: int, out: int, *options: Any
     return xp.moveaxis(total, 0, -1)
 
 
+# ---- every element repeated, or neighbours summed up
+
+
+@functools.lru_cache(256)
+def repeats(kind: str, n: int, out: int, scale: float | None) -> int:
+    """How often every one of n elements is among `out`; 0 if that differs."""
+    places = TAPS[kind](n, out, False, scale).places[0]
+    times = out // n if n else 0
+    return times if times * n == out and cpu.array_equal(places, cpu.repeat(cpu.arange(n), times)) else 0
+
+
+def repeated(x: Array, times: Sequence[int]) -> Array:
+    """Along the last dimensions, every element so many times."""
+    for back, count in enumerate(reversed(times), 1):
+        if count > 1:
+            axis = x.ndim - back
+            out = cpu.empty((*x.shape[: axis + 1], count, *x.shape[axis + 1 :]), x.dtype)
+            for copy in cpu.moveaxis(out, axis + 1, 0):
+                copy[...] = x
+            x = out.reshape(*x.shape[:axis], -1, *x.shape[axis + 1 :])
+    return x
+
+
+def summed(x: Array, times: Sequence[int]) -> Array:
+    """Along the last dimensions, so many neighbours as one: the gradient of `repeated`."""
+    for axis, count in enumerate(times, x.ndim - len(times)):
+        if count > 1:
+            parts = x.reshape(*x.shape[:axis], -1, count, *x.shape[axis + 1 :])
+            x = functools.reduce(cpu.add, cpu.moveaxis(parts, axis + 1, 0))
+    return x
+
+
 def resized(
     xp: Namespace,
     x: Array,
@@ -152,6 +184,10 @@ def resized(
     turned: bool = False,
 ) -> Array:
     """The last dimensions in other sizes, one after the other."""
+    if xp is cpu and kind in ("nearest", "nearest_exact"):
+        times = [repeats(kind, n, out, scale) for n, out, scale in zip(sizes, outputs, scales, strict=True)]
+        if all(times) and max(times) > 1:
+            return (summed if turned else repeated)(x, times)
     for n, out, scale in zip(sizes, outputs, scales, strict=True):
         x = xp.moveaxis(x, x.ndim - len(sizes), -1)  # behind the others, so that all take turns
         x = _resized(xp, x, kind, n, out, align_corners, scale, turned=turned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -68,9 +69,9 @@ def _check_windows(name: str, kernel: Sizes, stride: Sizes, padding: Sizes, dila
             )
 
 
-def check_output(input: Array, counts: Sizes) -> None:
+def check_output(shape: Sizes, counts: Sizes) -> None:
     if min(counts) < 1:
-        channels, *sizes = input.shape[input.ndim - len(counts) - 1 :]
+        channels, *sizes = shape[len(shape) - len(counts) - 1 :]
         given, found = ["x".join(map(str, (channels, *n))) for n in (sizes, counts)]
         raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({found}). Output size is too small")
 
@@ -89,14 +90,21 @@ def windows(
     stride = kernel if stride is None or (isinstance(stride, Iterable) and not tuple(stride)) else stride
     given = (("kernel_size", kernel), ("stride", stride), ("padding", padding), ("dilation", dilation))
     sizes = [per_dim(argument, value, dims, name) for argument, value in given]
-    _check_windows(name, sizes[0], sizes[1], sizes[2], sizes[3])
-    lengths = input.shape[input.ndim - dims :]
-    counts = pooled_sizes(lengths, sizes[0], sizes[1], sizes[2], sizes[3], ceil_mode)
-    check_output(input, counts)
-    if max(sizes[3]) > 1:
-        for numbers in zip(lengths, counts, sizes[1], sizes[2], sizes[3], strict=True):
-            _check_seen(name, *numbers)
+    _check_shapes(name, input.shape[-dims - 1 :], sizes[0], sizes[1], sizes[2], sizes[3], bool(ceil_mode))
     return sizes
+
+
+@functools.lru_cache(256)
+def _check_shapes(
+    name: str, shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> None:
+    """Whether the last dimensions of an input, with that of the channels before them, have room for such windows."""
+    _check_windows(name, kernel, stride, padding, dilation)
+    counts = pooled_sizes(shape[1:], kernel, stride, padding, dilation, ceil_mode)
+    check_output(shape, counts)
+    if max(dilation) > 1:
+        for numbers in zip(shape[1:], counts, stride, padding, dilation, strict=True):
+            _check_seen(name, *numbers)
 
 
 def _check_seen(name: str, length: int, count: int, stride: int, padding: int, dilation: int) -> None:

@@ -29,6 +29,7 @@ def _pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, 
     return count
 
 
+@functools.lru_cache(256)
 def pooled_sizes(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> Sizes:
     return tuple(
         [_pooled_size(*numbers, ceil_mode) for numbers in zip(sizes, kernel, stride, padding, dilation, strict=True)]

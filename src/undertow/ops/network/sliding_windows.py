@@ -20,6 +20,8 @@ def per_dim(name: str, value: Any, dims: int, what: str = "convolution") -> Size
     """One number for every dimension, given as that, as one for all, or as a sequence of one."""
     if type(value) is tuple and len(value) == dims and set(map(type, value)) == {int}:  # what layers keep
         return value
+    if type(value) is int:
+        return (value,) * dims
     sizes = tuple(value) if isinstance(value, Iterable) else (value,)
     sizes = sizes * dims if len(sizes) == 1 else sizes
     if len(sizes) != dims:

@@ -20,7 +20,7 @@ def truth(ufunc: str) -> Any:
 
     def forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Any:
         out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
-        return out.astype(_truth_dtype(input))
+        return out.astype(dtypes.uint8) if input.dtype == dtypes.uint8 else out
 
     return forward
 

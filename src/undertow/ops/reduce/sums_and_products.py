@@ -26,6 +26,9 @@ from undertow.ops.reduce.folds import fold
 from undertow.ops.views.reshape import reshape
 from undertow.tensor import Tensor
 
+#: elements from which on it is worth adding up some dimensions, and then the others
+MANY = 4096
+
 #: what sums and products are accumulated in, where that is not the input's own dtype
 ACCUMULATOR = {d: dtypes.int64 for d in dtypes.ALL if d.kind in "bui"}
 
@@ -81,7 +84,19 @@ def sum_all_forward(xp: Namespace, input: Array) -> Array:
 
 @twin
 def sum_dims_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    return accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
+    axes = reduced_axes(dim, input.ndim)
+    inner = _last_neighbours(axes)
+    if len(inner) < len(axes) and core is not None and xp is cpu and input.size >= MANY:
+        rows = sum_dims_forward(xp, input, inner, True)  # for which there are kernels, unlike for all at once
+        outer = sum_dims_forward(xp, rows, tuple([d for d in axes if d not in inner]), True)
+        return outer if keepdim else outer.reshape([n for d, n in enumerate(input.shape) if d not in axes])
+    return accumulate(xp.add, input, axes, keepdim)
+
+
+def _last_neighbours(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The last of these, with those next to it."""
+    last = max(axes, default=0)
+    return tuple([d for d in axes if all([k in axes for k in range(d, last)])])
 
 
 sum_dims = primitive(
@@ -174,7 +189,7 @@ def _require_inexact(name: str, input: Array) -> None:
 @twin
 def mean_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     _require_inexact("mean", input)
-    total = accumulate(xp.add, input, reduced_axes(dim, input.ndim), keepdim)
+    total = sum_dims_forward(xp, input, dim, keepdim)
     n = reduced_size(input.shape, dim)
     return total / n if n else total * xp.nan
 
