@@ -192,17 +192,21 @@ def _as_columns(xp: Namespace, x: Array) -> Array:
     return xp.reshape(x, (*x.shape[:-2], 1, *x.shape[-2:]))
 
 
-def _packed(xp: Namespace, *operands: Array) -> list[Array]:
-    return [xp.ascontiguousarray(operand) if xp is cpu else operand for operand in operands]
+def _packed(xp: Namespace, lead: tuple[int, ...], *operands: Array) -> list[Array]:
+    """As the kernels take them: stacks of one shape, contiguous."""
+    if xp is not cpu:
+        return list(operands)
+    stacks = [x if x.shape[:-2] == lead else xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in operands]
+    return [xp.ascontiguousarray(stack) for stack in stacks]
 
 
 def _direct(xp: Namespace, x1: Array, x2: Array, p: float) -> Array:
-    found = kernels.distances(xp, *_packed(xp, x1, x2), p)
+    found = kernels.distances(xp, *_packed(xp, common_shape(x1.shape[:-2], x2.shape[:-2]), x1, x2), p)
     return norm_forward(xp, _apart(xp, x1, x2), p, -1) if found is None else found
 
 
 def _direct_gradient(xp: Namespace, g: Array, x1: Array, x2: Array, out: Array, p: float) -> Array:
-    found = kernels.distances_gradient(xp, *_packed(xp, g, x1, x2, out), p)
+    found = kernels.distances_gradient(xp, *_packed(xp, tuple(g.shape[:-2]), g, x1, x2, out), p)
     if found is None:
         return xp.sum(norm_gradient(xp, g, _apart(xp, x1, x2), out, p, -1, False), -2)
     return found
@@ -273,10 +277,10 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode: one of {', '.join(FEWEST_BY_PRODUCT)}")
     if p and x1.dtype == x2.dtype:
         batch = common_shape(x1.shape[:-2], x2.shape[:-2])
+        if p != 2 or max(x1.shape[-2], x2.shape[-2]) < fewest:
+            return direct_distances(x1, x2, float(p))
         points = [x if x.shape[:-2] == batch else x.broadcast_to((*batch, *x.shape[-2:])) for x in (x1, x2)]
-        if p == 2 and max(x1.shape[-2], x2.shape[-2]) >= fewest:
-            return euclidean_distances(*points)
-        return direct_distances(*points, float(p))
+        return euclidean_distances(*points)
     differences = _apart(recorded, x1, x2)
     found = vector_norm(differences, p, -1)
     return found if p else _counted(recorded, found, differences)
