@@ -215,6 +215,8 @@ static PyMethodDef functions[] = {
     {"random_singles", (PyCFunction)(void (*)(void))random_singles, METH_FASTCALL},
     {"random_doubles", (PyCFunction)(void (*)(void))random_doubles, METH_FASTCALL},
     {"random_normals", (PyCFunction)(void (*)(void))random_normals, METH_FASTCALL},
+    {"distances", (PyCFunction)(void (*)(void))distances, METH_FASTCALL},
+    {"distances_gradient", (PyCFunction)(void (*)(void))distances_gradient, METH_FASTCALL},
     {"gamma_slopes", (PyCFunction)(void (*)(void))gamma_slopes, METH_FASTCALL},
     {"beta_slopes", (PyCFunction)(void (*)(void))beta_slopes, METH_FASTCALL},
     {"random_gammas", (PyCFunction)(void (*)(void))random_gammas, METH_FASTCALL},

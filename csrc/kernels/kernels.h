@@ -178,6 +178,8 @@ PyObject *special_function(PyObject *module, PyObject *const *arguments, Py_ssiz
 PyObject *grid_sample(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *grid_sample_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *order_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *distances(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *distances_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *gamma_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *beta_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *random_gammas(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

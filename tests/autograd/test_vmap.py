@@ -625,3 +625,21 @@ def test_tangents_of_what_is_the_same_for_all_examples_may_be_batches() -> None:
 
     expected = ut.diag((x * x).cos() * 2 * x - 0.5) + 1
     ut.testing.assert_close(ut.vmap(along)(directions), expected)
+
+
+@pytest.mark.parametrize("in_dim", [0, 1])
+def test_many_vectors_by_one_matrix_are_one_product(in_dim: int) -> None:
+    matrix = ut.randn(3, 4, dtype=ut.float64, requires_grad=True)
+    vectors = ut.randn(5, 3, dtype=ut.float64).movedim(0, in_dim).requires_grad_()
+    for multiply in (lambda v: v @ matrix, lambda v: matrix.T @ v, lambda v: ut.mv(matrix.T, v)):
+        found, expected = ut.vmap(multiply, in_dim)(vectors), vectors.movedim(in_dim, 0) @ matrix
+        assert found.grad_fn.name() == "MmBackward0"
+        ut.testing.assert_close(found, expected)
+        gradients = [ut.autograd.grad(product.sin().sum(), (vectors, matrix)) for product in (found, expected)]
+        ut.testing.assert_close(*gradients)
+
+
+def test_vectors_that_do_not_fit_a_matrix() -> None:
+    for multiply in (lambda v: v @ ut.ones(3, 4), lambda v: ut.mv(ut.ones(4, 3), v)):
+        with pytest.raises(RuntimeError, match="size mismatch, got examples of sizes"):
+            ut.vmap(multiply)(ut.ones(5, 2))

@@ -25,7 +25,6 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("cumulative_trapezoid", "DivBackward1"): "DivBackward0",
     # one node for what PyTorch does in several steps, or the other way round
     ("sum_to", "ViewBackward0"): "SumToSizeBackward0",
-    ("cdist", "CdistBackward0"): "LinalgVectorNormBackward0",
     ("cdist", "ViewBackward0"): "EuclideanDistBackward0",
     ("quantile", "SqueezeBackward4"): "ViewBackward0",
     ("nanquantile", "SqueezeBackward4"): "ViewBackward0",

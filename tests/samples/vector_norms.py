@@ -66,6 +66,7 @@ SAMPLES = [
     Sample("cdist", normal(3, 2), normal(4, 2)),
     Sample("cdist", normal(2, 3, 4), normal(5, 4), 1.0, note="batch"),
     Sample("cdist", normal(3, 2), normal(4, 2), 3.0, note="order 3"),
+    Sample("cdist", normal(2, 1, 3, 2), normal(3, 4, 2), note="batches that are broadcast"),
     Sample("cdist", normal(27, 2), normal(3, 2), note="by a product"),
     Sample("cdist", normal(2, 2, 3), normal(27, 3), note="by a product, batch"),
     Sample("cdist", normal(3, 2), normal(4, 2), 2.0, "use_mm_for_euclid_dist", note="few by a product"),

@@ -200,6 +200,9 @@ random_singles = kernel("random_singles")
 random_doubles = kernel("random_doubles")
 random_normals = kernel("random_normals")
 random_permutation = kernel("random_permutation")
+#: (points x, points y, p: 1.0 or 2.0) -> distances of all pairs; and, of g before and the distances behind, those of x
+distances = kernel("distances")
+distances_gradient = kernel("distances_gradient")
 #: (concentrations, gamma variables of rate 1), both in double precision -> how the variables move with them
 gamma_slopes = kernel("gamma_slopes")
 #: (beta variables, a, b), likewise -> how the variables move with a

@@ -7,7 +7,7 @@ so BLAS does the work in all derivatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from undertow.backend import cpu, stacks
@@ -20,7 +20,7 @@ from undertow.ops.arguments.operands import ForeignOperandError, as_operand
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import BILINEAR
-from undertow.ops.declare.rules.batch_in_front import batch_stacks
+from undertow.ops.declare.rules.batch_in_front import batch_stacks, in_front
 from undertow.ops.linalg.checks import check_bmm, check_dot, check_matmul, check_mm, check_mv
 from undertow.ops.linalg.einsum_and_tensordot import einsum_batched
 from undertow.ops.pointwise.arithmetic import mul
@@ -74,6 +74,14 @@ def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
     return lambda call, args, in_dims: (einsum_batched(equation, args, in_dims), 0)
 
 
+def _batch_mv(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+    """Many vectors by one matrix are a product of two matrices."""
+    (matrix, vectors), (of_matrix, of_vectors) = args, in_dims
+    if of_matrix is None and vectors.ndim == matrix.ndim == 2 and vectors.shape[1 - of_vectors] == matrix.shape[1]:
+        return mm(in_front(vectors, of_vectors), recorded.t(matrix)), 0
+    return _batched_by("ij,j->i")(call, args, in_dims)
+
+
 mm = primitive(
     "mm",
     forward=multiply_matrices,
@@ -100,7 +108,7 @@ mv = primitive(
         "vec": lambda xp, g, input: xp.mv(xp.t(xp.conj(input)), g),
     },
     jvp=BILINEAR,
-    batch=_batched_by("ij,j->i"),
+    batch=_batch_mv,
     variants="function method",
     autocast="lower",
 )
@@ -252,5 +260,7 @@ def _small_matmul(input: Array, other: Array) -> Array:
     if input.ndim == 1:
         if other.ndim == 1:
             return dot(input, other)
+        if current().transforms:  # fewer steps
+            return mv(recorded.t(other), input)
         return recorded.squeeze(mm(recorded.expand_dims(input, 0), other), 0)
     return mm(input, other) if other.ndim == 2 else mv(input, other)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.operands import as_operand, as_tensors, explain, result_type_of, type_name
@@ -176,6 +178,65 @@ euclidean_distances = primitive(
     node="EuclideanDistBackward0",
 )
 
+
+def _apart(xp: Namespace, x1: Array, x2: Array) -> Array:
+    """The differences of all pairs."""
+    return _as_rows(xp, x1) - _as_columns(xp, x2)
+
+
+def _as_rows(xp: Namespace, x: Array) -> Array:
+    return xp.reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+
+
+def _as_columns(xp: Namespace, x: Array) -> Array:
+    return xp.reshape(x, (*x.shape[:-2], 1, *x.shape[-2:]))
+
+
+def _packed(xp: Namespace, lead: tuple[int, ...], *operands: Array) -> list[Array]:
+    """As the kernels take them: stacks of one shape, contiguous."""
+    if xp is not cpu:
+        return list(operands)
+    stacks = [x if x.shape[:-2] == lead else xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in operands]
+    return [xp.ascontiguousarray(stack) for stack in stacks]
+
+
+def _direct(xp: Namespace, x1: Array, x2: Array, p: float) -> Array:
+    found = kernels.distances(xp, *_packed(xp, common_shape(x1.shape[:-2], x2.shape[:-2]), x1, x2), p)
+    return norm_forward(xp, _apart(xp, x1, x2), p, -1) if found is None else found
+
+
+def _direct_gradient(xp: Namespace, g: Array, x1: Array, x2: Array, out: Array, p: float) -> Array:
+    found = kernels.distances_gradient(xp, *_packed(xp, tuple(g.shape[:-2]), g, x1, x2, out), p)
+    if found is None:
+        return xp.sum(norm_gradient(xp, g, _apart(xp, x1, x2), out, p, -1, False), -2)
+    return found
+
+
+def _direct_tangent(xp: Namespace, moved: Array, x1: Array, x2: Array, out: Array, p: float) -> Array:
+    differences = _apart(xp, x1, x2)
+    return norm_tangent(xp, xp.broadcast_to(moved, tuple(differences.shape)), differences, out, p, -1, False)
+
+
+def _batch_direct(call: Any, args: Sequence[Any], in_dims: Sequence[Any]) -> tuple[Any, Any]:
+    *points, p = args
+    return batch_stacks(lambda *stacks: call(*stacks, p), points, in_dims[:-1])
+
+
+direct_distances = primitive(
+    "_cdist_forward",
+    forward=_direct,
+    vjp={
+        "x1": _direct_gradient,
+        "x2": lambda xp, g, x1, x2, out, p: _direct_gradient(xp, _turned(xp, g), x2, x1, _turned(xp, out), p),
+    },
+    jvp={
+        "x1": lambda xp, t, x1, x2, out, p: _direct_tangent(xp, _as_rows(xp, t), x1, x2, out, p),
+        "x2": lambda xp, t, x1, x2, out, p: -_direct_tangent(xp, _as_columns(xp, t), x1, x2, out, p),
+    },
+    batch=_batch_direct,
+    node="CdistBackward0",
+)
+
 #: compute_mode -> from how many points on Euclidean distances come from a matrix product
 FEWEST_BY_PRODUCT = {
     "use_mm_for_euclid_dist_if_necessary": 26,
@@ -214,12 +275,13 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
     fewest = FEWEST_BY_PRODUCT.get(compute_mode or "use_mm_for_euclid_dist_if_necessary")
     if fewest is None:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode: one of {', '.join(FEWEST_BY_PRODUCT)}")
-    if p == 2 and max(x1.shape[-2], x2.shape[-2]) >= fewest and x1.dtype == x2.dtype:
+    if p and x1.dtype == x2.dtype:
         batch = common_shape(x1.shape[:-2], x2.shape[:-2])
-        return euclidean_distances(*[recorded.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (x1, x2)])
-    rows = recorded.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
-    columns = recorded.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
-    differences = rows - columns
+        if p != 2 or max(x1.shape[-2], x2.shape[-2]) < fewest:
+            return direct_distances(x1, x2, float(p))
+        points = [x if x.shape[:-2] == batch else x.broadcast_to((*batch, *x.shape[-2:])) for x in (x1, x2)]
+        return euclidean_distances(*points)
+    differences = _apart(recorded, x1, x2)
     found = vector_norm(differences, p, -1)
     return found if p else _counted(recorded, found, differences)
 
