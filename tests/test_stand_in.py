@@ -277,6 +277,15 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
         assert not isinstance(torch.nn.Linear(1, 1), torch.distributed.fsdp.FSDPModule)  # without an import of its own
         assert not hasattr(torch.nn, "no_such_module") and not isinstance(torch.nn.Linear(1, 1), torch.nn.NLLLoss2d)
         assert is_lazy(torch.nn.LazyLinear(2).weight) and torch._C._current_graph_task_id() == -1
+        seen, leaf = [], torch.ones(1, requires_grad=True)
+        y = leaf * 2
+        node = y.grad_fn
+        y.register_hook(lambda g: seen.append(torch._C._current_autograd_node()))
+        y.register_hook(lambda g: seen.append(torch._C._will_engine_execute_node(node)))
+        assert isinstance(torch.autograd.Variable._execution_engine, torch._C._ImperativeEngine)
+        assert isinstance(leaf.exp().grad_fn._raw_saved_result, torch.autograd.SavedTensor)
+        y.backward()
+        assert seen == [node, True] and torch._C._is_multithreading_enabled()
         sizes, spec = torch.utils._pytree.tree_flatten(torch.ones(2, 3).shape)
         assert sizes == [2, 3] and isinstance(torch.utils._pytree.tree_unflatten(sizes, spec), torch.Size)
         tensors = [torch.ones(2), torch.zeros(1, 1)]

@@ -161,6 +161,8 @@ def test_switching_off() -> None:
             assert not fw.is_fwd_grad_enabled()
             y = x * 2
         assert fw.is_fwd_grad_enabled()
+        with fw._set_fwd_grad_enabled(False):
+            assert not fw._is_fwd_grad_enabled()
         assert unpack_dual(y).tangent is None and unpack_dual(x * 2).tangent is not None
 
 

@@ -298,3 +298,22 @@ def test_hooks_of_one_tensor_see_one_gradient() -> None:
     assert seen[0].note == "from the second"
     assert not hasattr(seen[1], "note")
     assert seen[1].tolist() == [2, 2]
+
+
+def test_hooks_of_a_function_see_gradients_that_nobody_wants(L: ModuleType) -> None:
+    class Product(L.autograd.Function):  # type: ignore[name-defined,misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            a, b = ctx.saved_tensors
+            return grad * b, grad * a
+
+    a, b = L.tensor(2.0, requires_grad=True), L.tensor(3.0, requires_grad=True)
+    y, seen = Product.apply(a, b), []
+    y.grad_fn.register_hook(lambda grads, _: seen.append([grad.item() for grad in grads]))
+    y.grad_fn.register_hook(lambda grads, _: tuple([10 * grad for grad in grads]))
+    assert [grad.item() for grad in L.autograd.grad(y, a)] == [30] and seen == [[3, 2]]

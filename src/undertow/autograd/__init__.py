@@ -14,6 +14,7 @@ from undertow.autograd.backward import grad as grad
 from undertow.autograd.gradcheck import GradcheckError as GradcheckError
 from undertow.autograd.gradcheck import gradcheck as gradcheck
 from undertow.autograd.gradcheck import gradgradcheck as gradgradcheck
+from undertow.graph.saved import SavedTensor as SavedTensor
 from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import _force_original_view_tracking as _force_original_view_tracking
 from undertow.modes import enable_grad as enable_grad

@@ -269,6 +269,10 @@ class set_fwd_grad_enabled(Scope):
         return self.mode
 
 
+#: by the names under which libraries ask for them
+_is_fwd_grad_enabled, _set_fwd_grad_enabled = is_fwd_grad_enabled, set_fwd_grad_enabled
+
+
 # ---- printing
 
 

@@ -57,7 +57,7 @@ def evaluate(task: GraphTask, node: Node, grad: Any, unshared: bool = False) -> 
             results = _pull(task, node, grads, edges, keep)
         if _post_hooks(node):
             # hooks that were registered while the node ran do not see the gradients it was given
-            results = _fitted(task, node, results, edges)
+            results = _fitted(task, node, results)
             results = run_post_hooks(node, results, grads if post_hooks else [None] * len(grads), xp)
         for watch in task.watches:
             watch.after(node, grads, results)
@@ -92,16 +92,22 @@ def _evaluate_unhooked(task: GraphTask, node: Node, grad: Any, edges: tuple[Edge
         results = node.pull(task.xp, grad, edges, True)
     if _post_hooks(node):  # registered while the node ran
         unseen = [None] * (node._output_count if node.multiple_outputs else 1)
-        results = run_post_hooks(node, _fitted(task, node, results, edges), unseen, task.xp)
+        results = run_post_hooks(node, _fitted(task, node, results), unseen, task.xp)
     if not task.keep_graph:
         node.release(task.keep)
     return results
 
 
-def _fitted(task: GraphTask, node: Node, results: list[Any], edges: tuple[Edge | None, ...]) -> list[Any]:
-    """The results as they will arrive at the other ends of their edges, which is what post-hooks are to see."""
+def _fitted(task: GraphTask, node: Node, results: list[Any]) -> list[Any]:
+    """The results as they would arrive at the other ends of their edges, which is what post-hooks are to see.
+
+    Among them are gradients that a Function has computed and that nobody wants.
+    """
     recorded = None if task.in_place else task.xp
-    return [None if e is None else conform_to_receiver(node, k, results[k], e, recorded) for k, e in enumerate(edges)]
+    return [
+        None if edge is None else conform_to_receiver(node, index, results[index], edge, recorded)
+        for index, edge in enumerate(node.next_edges)
+    ]
 
 
 def _post_hooks(node: Node) -> Any:

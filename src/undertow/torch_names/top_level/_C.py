@@ -8,6 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from undertow.autograd.batched_tensor import BatchedTensor
+from undertow.autograd.graph import current_graph_task_execution_order as _current_graph_task_execution_order
+from undertow.autograd.graph import current_graph_task_id as _current_graph_task_id
+from undertow.autograd.graph import current_node as _current_autograd_node
+from undertow.autograd.graph import will_execute_node as _will_engine_execute_node
+from undertow.autograd.imperative_engine import ImperativeEngine as _ImperativeEngine
 from undertow.autograd.vmap import steps
 from undertow.backend import Device
 from undertow.backend.dtypes import as_dtype, public
@@ -15,6 +20,7 @@ from undertow.backend.dtypes import dtype as dtype
 from undertow.errors import LinAlgError as _LinAlgError
 from undertow.errors import OutOfMemoryError as OutOfMemoryError
 from undertow.modes import is_grad_enabled as is_grad_enabled
+from undertow.modes import is_multithreading_enabled as _is_multithreading_enabled
 from undertow.modes import set_grad_enabled as _set_grad_enabled
 from undertow.ops.random.generator import Generator as Generator
 from undertow.tensor import Size as Size
@@ -81,12 +87,6 @@ def _log_api_usage_once(name: str) -> None:
 
 def _is_tracing() -> bool:
     return False
-
-
-def _current_graph_task_id() -> int:
-    from undertow.autograd.graph import current_graph_task_id
-
-    return current_graph_task_id()
 
 
 def _are_functorch_transforms_active() -> bool:
@@ -173,4 +173,6 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["_LinAlgError", "_disabled_torch_function_impl", "_set_grad_enabled"]
+__all__ = ["_ImperativeEngine", "_LinAlgError", "_current_autograd_node", "_current_graph_task_execution_order",
+           "_current_graph_task_id", "_disabled_torch_function_impl", "_is_multithreading_enabled", "_set_grad_enabled",
+           "_will_engine_execute_node"]  # fmt: skip
