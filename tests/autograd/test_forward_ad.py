@@ -207,6 +207,21 @@ def test_an_operation_without_jvp_is_refused() -> None:
         del REGISTRY["_lonely"]
 
 
+def test_a_change_that_the_tangent_refuses_changes_nothing() -> None:
+    shared = ut.ones(3)
+
+    def moved(direction: Any) -> Any:
+        with dual_level():
+            found = make_dual(shared, ut.ones(3)).mul_(make_dual(ut.ones(3) * 2, direction))
+            return unpack_dual(found).tangent
+
+    with dual_level(), pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        make_dual(shared, ut.ones(3, requires_grad=True)).mul_(2)
+    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
+        ut.vmap(moved)(ut.ones(2, 3))
+    assert shared.tolist() == [1, 1, 1] and shared._version == 0
+
+
 def test_out_is_refused() -> None:
     with dual_level():
         x = make_dual(ut.ones(2), ut.ones(2))
