@@ -345,7 +345,9 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
     }
     if (keep != Py_True) { /* See Note [When saved values die] */
         for (int k = 0; k < self->kept_count; k++) {
-            set_slot(node, self->kept[k].slot, Py_NewRef(keep));
+            if (SLOT(node, self->kept[k].slot) != Py_None) {
+                set_slot(node, self->kept[k].slot, Py_NewRef(keep));
+            }
         }
     }
     if (rules->joint != NULL) {

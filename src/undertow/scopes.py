@@ -156,7 +156,7 @@ class Scope(_PythonScope if core is None else core.Scope):  # type: ignore[misc]
         return outer
 
 
-def _call_with(variable: Any, value: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call_with(variable: Any, value: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What the function returns, called while the variable has that value."""
     outer = variable.get()
     try:

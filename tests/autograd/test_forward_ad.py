@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import undertow as ut
 from tests.ops.systems import STEP, Case, as_array, cases, every, inner, is_float, leaf
+from undertow import scopes
 from undertow.autograd import Function
 from undertow.autograd import forward_ad as fw
 from undertow.autograd.forward_ad import dual_level, make_dual, unpack_dual
@@ -207,6 +209,31 @@ def test_an_operation_without_jvp_is_refused() -> None:
                 lonely(x)
     finally:
         del REGISTRY["_lonely"]
+
+
+@pytest.mark.parametrize("call", [scopes.call_with, scopes._call_with], ids=["core", "python"])
+def test_a_function_called_in_another_state_may_have_any_keywords(call: Any) -> None:
+    variable = ContextVar("variable", default=0)
+    found = call(variable, 1, lambda **kwargs: (variable.get(), kwargs), variable=2, value=3, function=4)
+    assert found == (1, {"variable": 2, "value": 3, "function": 4}) and variable.get() == 0
+    with dual_level():
+        x = make_dual(ut.ones(2), ut.ones(2))
+        assert unpack_dual(x.addcdiv_(ut.ones(2), ut.ones(2), value=0.5)).tangent.tolist() == [1, 1]
+
+
+def test_a_change_that_the_tangent_refuses_changes_nothing() -> None:
+    shared = ut.ones(3)
+
+    def moved(direction: Any) -> Any:
+        with dual_level():
+            found = make_dual(shared, ut.ones(3)).mul_(make_dual(ut.ones(3) * 2, direction))
+            return unpack_dual(found).tangent
+
+    with dual_level(), pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        make_dual(shared, ut.ones(3, requires_grad=True)).mul_(2)
+    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
+        ut.vmap(moved)(ut.ones(2, 3))
+    assert shared.tolist() == [1, 1, 1] and shared._version == 0
 
 
 def test_out_is_refused() -> None:

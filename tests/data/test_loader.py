@@ -239,6 +239,18 @@ def test_a_loop_left_by_an_error_ends_its_threads() -> None:
     assert worker_threads() == []
 
 
+def test_threads_end_that_an_interrupt_left_before_anybody_watched_over_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(workers: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("undertow.data.workers.Workers.begin_pass", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(DataLoader(Squares(100), num_workers=2)))
+    for thread in worker_threads():
+        thread.join(5)
+    assert worker_threads() == []
+
+
 @pytest.mark.parametrize("factor", [1, 3])
 def test_workers_stay_a_few_batches_ahead(factor: int) -> None:
     seen: list[int] = []

@@ -51,6 +51,25 @@ def test_retain_grad_of_a_view_survives_a_change_of_the_base(L: ModuleType) -> N
     assert view.grad.tolist() == [3.0, 3.0]
 
 
+@pytest.mark.parametrize("change", ["mul_", "setitem"])
+def test_retain_grad_of_a_changed_view_leaves_its_former_value(L: ModuleType, change: str) -> None:
+    if L is not ut and change == "setitem":
+        return  # PyTorch leaves it as soon as somebody looks at the view
+    a = L.tensor([1.0, 2.0], requires_grad=True)
+    base = a * 1
+    view = base[:]
+    view.retain_grad()
+    of_former = view * 2
+    if change == "mul_":
+        view.mul_(3)
+    else:
+        view[0] = 3.0
+    (of_former.sum() + base.sum()).backward(retain_graph=True)
+    assert view.grad is None
+    (of_former.sum() + view.sum()).backward()
+    assert view.grad.tolist() == [1.0, 1.0]
+
+
 def test_a_hook_on_the_old_base_sees_the_gradient_before_the_change(L: ModuleType) -> None:
     a, seen = L.tensor([1.0, 2.0], requires_grad=True), []
     base = a * 1

@@ -98,6 +98,11 @@ class Worker:
         self.thread = threading.Thread(target=context.run, args=arguments, name=name, daemon=True)
         self.thread.start()
 
+    def __del__(self) -> None:
+        """Let the thread end, also where an interrupt left nobody who would call `close`."""
+        if hasattr(self, "tasks"):
+            self.tasks.put(_End)
+
 
 def context_of(info: WorkerInfo) -> contextvars.Context:
     """The caller's context, whose grad mode and other modes hold in the worker, too."""

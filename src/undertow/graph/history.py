@@ -42,9 +42,14 @@ def rebase_history(tensor: Tensor, edge: Edge, position: int = 0) -> None:
     if edge[0].keeps_outputs:
         node_extra(edge[0]).wrapper = weakref.ref(node)
     set_edge(view.base, node)
+    leave_behind(tensor, view)
+
+
+def leave_behind(tensor: Tensor, view: View) -> None:
+    """Note that a change through a view left the view's edge behind."""
     view.version = STALE
-    if not current().replay_views:
-        current_edge(tensor)  # now, because the switch may be another when somebody asks
+    if not current().replay_views or tensor._extra.retains_grad:  # type: ignore[union-attr]
+        current_edge(tensor)  # now: the switch may be another when somebody asks, and before a pass nobody may ask
 
 
 def set_edge(tensor: Tensor, edge: Edge | None) -> None:

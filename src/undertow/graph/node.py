@@ -5,9 +5,10 @@ engine. Rules are never called with None; a node with several outputs gets a lis
 
 Note [When saved values die]: unless the pass keeps the graph, a node's saved tensors are dropped when it runs: by a
 PrimitiveNode once its rules have what they need, by a FunctionNode after the user's backward. Then `saved` is a Freed
-(see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor has `saved == ()` and can be run
-again and again. `saved` is an attribute of most nodes, a property over the slots of a DeclaredNode, and the user's own
-on a FunctionNode, which keeps its tensors as `_kept`; so `_kept` is what the library asks for.
+(see saved.py), and asking for them raises GraphFreedError. A node that saved no tensor, because it has no place for
+one or None in all of them, can be run again and again. `saved` is an attribute of most nodes, a property over the slots
+of a DeclaredNode, and the user's own on a FunctionNode, which keeps its tensors as `_kept`; so `_kept` is what the
+library asks for.
 
 Note [Saved outputs]: keeping an output *tensor* would close a cycle (tensor -> node -> tensor), so a node keeps the
 output's array and makes a tensor of it again when one is asked for. The output, such tensors and views must share one

@@ -69,7 +69,8 @@ class DeclaredNode(OperationNode):
             value = getattr(self, slot)
             if type(value) is SavedTensor:
                 value.release()
-            setattr(self, slot, freed)
+            if value is not None:
+                setattr(self, slot, freed)
 
     @property
     def further_names(self) -> Mapping[str, str | Callable[[Any], Any]]:

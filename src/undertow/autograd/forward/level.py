@@ -32,11 +32,12 @@ from undertow.modes import no_grad
 from undertow.ops import REGISTRY
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare.rules.apply_jvp import apply_jvp, sum_of_terms, terms_of
-from undertow.ops.inplace.checks import check_fit
+from undertow.ops.inplace.checks import check_fit, check_in_place
 from undertow.ops.inplace.methods import copy_
 from undertow.ops.inplace.overwriting import copy
 from undertow.tensor import Tensor, version_of
 from undertow.tensor.extra import Tangents
+from undertow.tensor.tensor import requires_grad
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -202,6 +203,8 @@ class DualLevel:
         return under(stack.without(self), self.change, tensor, result, old, new)
 
     def change(self, tensor: Tensor, result: Tensor, old: Tensor | None, new: Tensor) -> Tensor:
+        if old is not None:
+            check_change(old, new)
         copy_(tensor, result)
         if old is not None:
             copy_(old, 0 if new is None else new)
@@ -317,6 +320,16 @@ class DualLevel:
                 f"Setting a forward grad that itself has a forward gradient at the same level {self.number} is not "
                 "supported. Use its primal (unpack_dual), or another level."
             )
+
+
+def check_change(tangent: Tensor, value: Tensor | None) -> None:
+    """Refuse a change of a tangent that would fail after its tensor has been changed."""
+    changed, written = physical(tangent), None if value is None else physical(value)
+    if isinstance(written, UnknownTangent):
+        written._array.refuse()
+    check_in_place(changed, "copy_", written is not None and requires_grad(written))
+    for level in active().vmaps:
+        level.check_shared("copy_", tangent, value)
 
 
 def base_of(tensor: Tensor) -> Tensor | None:

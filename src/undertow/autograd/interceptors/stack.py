@@ -194,7 +194,7 @@ def plainly(function: Any, args: tuple[Any, ...]) -> Any:
     return in_state(current().with_intercept(None), function.op.by_position, *args)
 
 
-def under(intercept: Callable[..., Any] | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def under(intercept: Callable[..., Any] | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function with another set of transformations, or none."""
     return in_state(current().with_intercept(intercept), function, *args, **kwargs)
 

@@ -126,14 +126,8 @@ class VmapLevel:
         stack: Transforms,
     ) -> Any:
         result = function(REGISTRY["clone"].function(tensor), *args, **kwargs)
+        self.check_shared(name, tensor, result)
         if not self.is_batched(tensor):
-            if self.is_batched(result):
-                raise VmapError(
-                    f"vmap: inplace arithmetic({name}) is not possible because there exists a Tensor `other` in "
-                    "extra_args that has more elements than `self`: `self` is the same for all examples, and the "
-                    "result is not. Use the out-of-place form, or make `self` from a batched tensor (new_zeros, "
-                    "zeros_like)."
-                )
             return under(stack.without(self), copy_, tensor, result)
         if tuple(result.shape) != tuple(tensor.shape):
             raise RuntimeError(
@@ -143,6 +137,15 @@ class VmapLevel:
         value = self.front(result)
         under(stack.without(self), self.write, tensor, value)
         return tensor
+
+    def check_shared(self, name: str, tensor: Tensor, result: Any) -> None:
+        """Refuse to write a batch into what is the same for all examples."""
+        if self.is_batched(result) and not self.is_batched(tensor):
+            raise VmapError(
+                f"vmap: inplace arithmetic({name}) is not possible because there exists a Tensor `other` in extra_args "
+                "that has more elements than `self`: `self` is the same for all examples, and the result is not. Use "
+                "the out-of-place form, or make `self` from a batched tensor (new_zeros, zeros_like)."
+            )
 
     def write(self, tensor: BatchedTensor, value: Tensor) -> None:
         copy_(tensor._value, value if tensor._dim == 0 else REGISTRY["movedim"].function(value, 0, tensor._dim))

@@ -39,7 +39,8 @@ class PrimitiveNode(DeclaredNode):
         kept = self.unpack(form, xp)
         if not keep:  # See Note [When saved values die]
             for slot in self.saved_slots:
-                setattr(self, slot, keep)
+                if getattr(self, slot) is not None:
+                    setattr(self, slot, keep)
         kept.extend(self.params)
         if xp is not recorded and (holds_narrow(grad) or holds_narrow(kept)):
             known = xp.half_rules

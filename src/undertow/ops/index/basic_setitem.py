@@ -18,7 +18,7 @@ from undertow.backend.interface import Array, Namespace
 from undertow.backend.silence import quietly
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import CopySlices
-from undertow.graph.history import STALE, recorded_edge, set_edge, shows_base
+from undertow.graph.history import leave_behind, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
 from undertow.graph.user_lines import is_site_recording_enabled, user_frame
 from undertow.modes import current
@@ -213,7 +213,7 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
     else:
         set_edge(base, node)
     if outer is not None:
-        extra.view.version = STALE  # type: ignore[union-attr]
+        leave_behind(tensor, extra.view)  # type: ignore[union-attr, arg-type]
     return True
 
 
