@@ -13,7 +13,7 @@ import pytest
 import undertow as ut
 from tests.instrument.browser import Browser, needs_browser
 from tools.missing_names import MODULES, names_of, resolve
-from tools.site import kinks, names, pages, questions, reference, texts
+from tools.site import arguments, kinks, names, pages, questions, reference, texts
 
 INDEX = (pages.DOCS / "index.md").read_text(encoding="utf-8")
 
@@ -136,6 +136,26 @@ def test_the_search_knows_what_stands_elsewhere(made: dict[str, str], known: dic
     assert known["plain"]["backends.cudnn.benchmark"].startswith("bool False.")
     assert set(names.SPOKEN_OF.values()) <= {path.stem for path in pages.DOCS.glob("*.md")}
     assert not [name for name in known["plain"] if "undertow has no" in known["plain"][name]]
+
+
+def test_entries_say_what_their_arguments_are(made: dict[str, str]) -> None:
+    """Those of their own words, and those that many functions share."""
+    text = made["functions-reduce.md"]
+    shown = text[text.index("{py:function} undertow.amax(") :][:300]
+    assert "- `keepdim`: whether a dimension that is reduced stays" in shown and shown.index("keepdim`") < shown.index(
+        "```"
+    )
+    call, words = "(input, dim=None, keepdim=False)", "The sum over `dim`."
+    assert arguments.unexplained("undertow.x", call, words).startswith("- `keepdim`: ")
+    assert "loc" in arguments.meanings("undertow.distributions.Normal") and "loc" not in arguments.meanings(
+        "undertow.x"
+    )
+    assert arguments.explained("undertow.x", call, "See {py:func}`undertow.y`.") == "See {py:func}`undertow.y`."
+    used = "\n".join(made.values())
+    unused = [
+        name for known in arguments.MEANINGS.values() for name in known if f"- `{name}`: {known[name]}" not in used
+    ]
+    assert unused == []
 
 
 def test_the_search_knows_who_has_an_argument(made: dict[str, str]) -> None:

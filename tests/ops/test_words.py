@@ -7,7 +7,7 @@ import pytest
 import undertow as ut
 from undertow.compiled import core
 from undertow.ops.declare.op import REGISTRY, Op
-from undertow.ops.reference.documentation import example_of
+from undertow.ops.reference.documentation import example_of, shapes_of
 from undertow.ops.reference.words import WORDS
 
 DECLARED = [op for op in {id(op): op for op in REGISTRY.values()}.values() if op.kind != "composite"]
@@ -34,6 +34,23 @@ def test_examples_run() -> None:
     for name, example in examples.items():
         assert example is None or eval(example, {"ut": ut}) is not None, name
     assert len([example for example in examples.values() if example]) > 190
+
+
+ELEMENTWISE = [op for op in DECLARED if op.elementwise and op.kind != "view" and op.name in ut.__dict__]
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: str(op.name))
+def test_shapes_are_what_is_said(op: Op) -> None:
+    dtype = ut.int64 if op.name.startswith("bitwise") or op.name in ("gcd", "lcm") else ut.float32
+    operands = [ut.ones(2, 1, dtype=dtype), ut.ones(1, 3, dtype=dtype), ut.ones(3, dtype=dtype)][: len(op.inputs)]
+    further = {"mvlgamma": (1,), "native_dropout": (0.5, True)}.get(op.name, ())
+    result = getattr(ut, op.name)(*operands, *further)
+    shape = (result[0] if isinstance(result, tuple) else result).shape
+    assert shape == ((2, 1) if len(operands) == 1 else (2, 3))
+    if len(operands) == 1:
+        assert shapes_of(op) == f"`{op.inputs[0]}` has any shape, and the result the same."
+    else:
+        assert "are broadcast to one shape" in shapes_of(op)
 
 
 @pytest.mark.skipif(core is None, reason="without the core formulas are left out")

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import undertow
-from tools.site import texts
+from tools.site import arguments, texts
 from tools.site.kinks import kinks
 from undertow.ops import FAMILIES
 from undertow.ops.declare.op import REGISTRY, Op
@@ -263,7 +263,7 @@ def described_entry(entry: Entry, path: str, of_class: bool, notes: dict[str, li
     call = "" if kind == "attribute" else called(value, of_class)
     role = {"class": "class", "attribute": "attr", "method": "meth", "function": "func"}[kind]
     same = f"The same as {{py:{role}}}`{path}.{names[0]}`."
-    texts_by_name = {name: same for name in names} | {names[0]: body}
+    texts_by_name = {name: same for name in names} | {names[0]: arguments.explained(f"{path}.{names[0]}", call, body)}
     return "\n\n".join(
         [f":::::{{py:{kind}}} {path}.{name}{call}\n\n{text}\n:::::" for name, text in texts_by_name.items()]
     )

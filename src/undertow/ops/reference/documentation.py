@@ -26,11 +26,21 @@ def text_of(op: Op) -> str:
     formulas = [f"    {line}" for line in formulas_of(op)]
     if formulas:
         parts.append("\n".join(formulas))
+    if op.elementwise and op.kind != "view":  # view_as_real adds a dimension
+        parts.append(shapes_of(op))
     parts.append(op.derivatives())
     example = example_of(op)
     if example is not None:
         parts.append(f"Example: `{example}`")
     return "\n\n".join(parts)
+
+
+def shapes_of(op: Op) -> str:
+    """Of an elementwise operation: what its operands may look like, and its result."""
+    *names, last = [f"`{name}`" for name in op.inputs]
+    if not names:
+        return f"{last} has any shape, and the result the same."
+    return f"{', '.join(names)} and {last} are broadcast to one shape, which the result has."
 
 
 def formulas_of(op: Op) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""What arguments mean that many functions share, for entries of the reference whose own words do not speak of them."""
+
+from __future__ import annotations
+
+import re
+
+#: of what is shown: the beginning of its full name -> argument -> meaning; of several that fit, the longest counts
+MEANINGS = {
+    "undertow": {
+        "out": "a tensor that the result is written into",
+        "dtype": "the dtype of the result; None: as the inputs, or the default",
+        "device": "where the result is made; None: where the inputs are, or the default",
+        "requires_grad": "whether operations on the result are recorded",
+        "layout": "`undertow.strided`, or a sparse layout",
+        "memory_format": "the order of the elements in memory ([where elements lie](../memory-order.md))",
+        "pin_memory": "whether the result is in memory from which GPUs copy by themselves",
+        "dim": "the dimension, or dimensions; negative ones count from the end",
+        "axis": "NumPy's name of `dim`",
+        "keepdim": "whether a dimension that is reduced stays, with size 1",
+        "keepdims": "NumPy's name of `keepdim`",
+        "generator": "where random numbers come from; None: the default one, which `manual_seed` seeds",
+        "equal_nan": "whether NaN equals NaN",
+        "reduction": '`"mean"`, `"sum"` or `"none"`: of the losses of all elements or examples',
+        "return_indices": "whether places are returned as well as values",
+        "ceil_mode": "whether a window at the end that is not full counts",
+        "kernel_size": "the size of the window, one number or one for each dimension",
+        "padding": "how much is put around the input, one number or one for each dimension",
+        "dilation": "the distance of neighbouring elements of the window",
+        "groups": "into how many groups channels are divided, each computed by itself",
+        "output_size": "the size of the result",
+        "output_padding": "what is added at one end of the result",
+        "training": "whether this is training, or use",
+        "train": "whether this is training, or use",
+        "create_graph": "whether the derivatives are recorded, for derivatives of them",
+        "chunk_size": "how many passes are made at a time; None: all",
+        "has_aux": "whether the function returns a pair, whose second is handed on as it is",
+        "argnums": "which arguments to differentiate with respect to, a number or several",
+        "check_errors": "whether a failure is an error, instead of a number that is returned",
+        "hermitian": "whether the matrices are taken to be symmetric, or Hermitian",
+        "window_length": "how many numbers the window has",
+        "periodic": "whether the window is one for Fourier transforms, as if one number longer and cut",
+        "enabled": "whether to switch it on",
+        "fill_value": "what the tensor is filled with",
+    },
+    "undertow.distributions": {
+        "validate_args": "whether parameters and values are checked; None: the default",
+        "cache_size": "1: the last value and what it was made of are remembered",
+        "loc": "the place",
+        "scale": "the width",
+        "probs": "the probabilities",
+        "logits": "the logarithms of the odds, or of the probabilities up to a constant",
+        "lower_bound": "the least value",
+        "upper_bound": "the greatest value",
+    },
+    "undertow.distributed": {
+        "group": "the processes that take part; None: all",
+        "async_op": "whether to return at once, with a handle to wait for",
+        "timeout": "how long to wait, a `timedelta`",
+        "tag": "a number that tells messages between the same two processes apart",
+        "group_src": "the sender, by its rank in the group",
+        "group_dst": "the receiver, by its rank in the group",
+    },
+    "undertow.fft": {
+        "norm": '`"backward"` (divide by n on the way back), `"forward"` (on the way there) or `"ortho"` (by its root)',
+        "s": "the sizes of the transformed dimensions; inputs are cut, or filled with zeros",
+        "n": "the size of the transformed dimension; inputs are cut, or filled with zeros",
+    },
+    "undertow.optim": {
+        "params": "parameters, or groups of them with options of their own",
+        "foreach": "accepted, without effect",
+        "fused": "accepted, without effect",
+        "maximize": "whether to climb",
+        "capturable": "True is an error",
+        "differentiable": "whether gradients flow through the steps",
+        "optimizer": "whose learning rates change",
+        "last_epoch": "the number of steps before this one; -1: it begins",
+    },
+    "undertow.signal.windows": {
+        "M": "how many numbers the window has",
+        "sym": "whether the window is symmetric; False: one for Fourier transforms",
+    },
+    "undertow.nn.init": {
+        "tensor": "what is filled, and returned",
+        "nonlinearity": "the name of the function that follows the layer",
+    },
+    "undertow.nn.Module": {
+        "prefix": "what all names begin with",
+        "remove_duplicate": "whether what is there under two names comes once",
+    },
+}  # fmt: skip
+
+
+def meanings(full: str) -> dict[str, str]:
+    """What is known of the arguments of something, by its full name."""
+    found: dict[str, str] = {}
+    for place in sorted(MEANINGS, key=len):
+        if f"{full}.".startswith(f"{place}."):
+            found |= MEANINGS[place]
+    return found
+
+
+def unexplained(full: str, call: str, words: str) -> str:
+    """A list of the arguments of a call that the words about it leave out, and what they mean."""
+    known = meanings(full)
+    names = [name for name in re.findall(r"(?<=[(,] )\w+|(?<=\()\w+", call) if name in known]
+    lines = [f"- `{name}`: {known[name]}" for name in names if not re.search(rf"\b{name}\b", words)]
+    return "\n".join(lines)
+
+
+#: entries that refer to one with more words
+REFERS = re.compile(r"^The same as|See \{py:|As a layer, with its arguments")
+
+
+def explained(full: str, call: str, body: str) -> str:
+    """The text of an entry with the arguments that it leaves out, before its first example."""
+    words, fence, rest = re.split(r"(^```py.*|^:::.*|\Z)", body, maxsplit=1, flags=re.M)
+    listed = "" if REFERS.search(body) else unexplained(full, call, re.sub(r"(?s)^```.*?^```", "", words, flags=re.M))
+    return body if not listed else f"{words.rstrip()}\n\n{listed}\n\n{fence}{rest}".rstrip()
