@@ -158,6 +158,7 @@ PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, P
 PyObject *set_value(PyObject *module, PyObject *const *args, Py_ssize_t count);
 int put_back(PyObject *variable, PyObject *value);
 PyObject *set_for_now(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *note_all(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *reset_variable(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *calls_left(PyObject *module, PyObject *ignored);
 PyObject *class_builder(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -169,6 +170,8 @@ extern PyTypeObject Pull_Type;
 /* How many edges the nodes have, if pull_gradients can be used with this namespace and gradient; otherwise 0. -1: an
  * exception. */
 int pull_applies(PyObject *pull, PyObject *xp, PyObject *grad);
+/* Whether everything that a node saved is there, and no SavedTensor. */
+int keeps_plainly(PyObject *pull, PyObject *node);
 /* Gradients (new references, NULL for none) for the edges of a node; -1 and an exception if that failed. */
 int pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, PyObject *xp,
                    PyObject **gradients);

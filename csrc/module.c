@@ -188,6 +188,7 @@ static PyMethodDef functions[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_VARARGS | METH_KEYWORDS},
     {"take_sites", take_sites, METH_O},
     {"call_with", (PyCFunction)(void (*)(void))call_with, METH_FASTCALL | METH_KEYWORDS},
+    {"note_all", (PyCFunction)(void (*)(void))note_all, METH_FASTCALL},
     {"set_value", (PyCFunction)(void (*)(void))set_value, METH_FASTCALL},
     {"set_for_now", (PyCFunction)(void (*)(void))set_for_now, METH_FASTCALL},
     {"reset_variable", (PyCFunction)(void (*)(void))reset_variable, METH_FASTCALL},

@@ -52,11 +52,40 @@ take(Results *results, Py_ssize_t k)
     return grad;
 }
 
+static PyObject *pull_of(PyTypeObject *type);
+
+/* Whether an extra of a node's own says no more than which versions its saved outputs have, and where it ran. */
+static int
+says_versions_alone(PyObject *extra)
+{
+    static PyObject *counters, *stream;
+    if (counters == NULL) {
+        counters = PyUnicode_InternFromString("counters");
+        stream = PyUnicode_InternFromString("stream");
+    }
+    if (extra == NULL || core.StreamExtra == NULL || !Py_IS_TYPE(extra, core.StreamExtra->tp_base)) {
+        return 0;
+    }
+    PyObject *facts = counters == NULL || stream == NULL ? NULL : PyObject_GenericGetDict(extra, NULL);
+    int known = facts != NULL && PyDict_Contains(facts, counters) == 1;
+    int found = known && PyDict_GET_SIZE(facts) == 1 + (PyDict_Contains(facts, stream) == 1);
+    Py_XDECREF(facts);
+    PyErr_Clear(); /* Python meets what is wrong with it */
+    return found;
+}
+
 static int
 is_unusual(Pass *pass, PyObject *node, PyObject *grad)
 {
-    if (!is_plain(node) || grad == NULL) {
+    if (grad == NULL) {
         return 1;
+    }
+    if (!is_plain(node)) {
+        PyObject *pull = says_versions_alone(SLOT(node, core.n_extra)) ? pull_of(Py_TYPE(node)) : NULL;
+        if (pull == NULL || !Py_IS_TYPE(pull, &Pull_Type) || pull_applies(pull, pass->xp, grad) <= 0 ||
+            !keeps_plainly(pull, node)) {
+            return 1;
+        }
     }
     return pass->info != Py_None && PyDict_GetItemWithError(pass->info, node) != core.RUNS;
 }

@@ -384,7 +384,7 @@ done:
 
 /* Whether the gradients of several outputs are a list of arrays, and None where there is none: not of the only one. */
 static int
-are_gradients(const Pull *self, PyObject *list)
+are_gradients(const Pull *self, PyObject *list, int on_device)
 {
     if (!PyList_CheckExact(list) || self->only >= PyList_GET_SIZE(list) ||
         (self->only >= 0 && PyList_GET_ITEM(list, self->only) == Py_None)) {
@@ -392,7 +392,25 @@ are_gradients(const Pull *self, PyObject *list)
     }
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
         PyObject *grad = PyList_GET_ITEM(list, k);
-        if (grad != Py_None && (!PyArray_CheckExact(grad) || is_narrow(grad))) {
+        if (grad != Py_None && (!(on_device ? is_device_array(grad) : PyArray_CheckExact(grad)) ||
+                                is_narrow_type(dtype_of(grad)->type_num))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int
+keeps_plainly(PyObject *pull, PyObject *node)
+{
+    Pull *self = (Pull *)pull;
+    if (!PyObject_TypeCheck(node, self->node)) {
+        return 0;
+    }
+    for (int k = 0; k < self->kept_count; k++) {
+        PyObject *value = SLOT(node, self->kept[k].slot);
+        if (value == NULL ||
+            !(value == Py_None || is_tensor(value) || PyArray_CheckExact(value) || is_device_array(value))) {
             return 0;
         }
     }
@@ -407,12 +425,17 @@ pull_applies(PyObject *pull, PyObject *xp, PyObject *grad)
     if (size <= 0) {
         return size;
     }
-    if (self->several) {
-        return xp == core.cpu && are_gradients(self, grad) ? size : 0;
+    int on_device = xp == core.device_xp && xp != NULL;
+    if (self->several && !((on_device || xp == core.cpu) && are_gradients(self, grad, on_device))) {
+        return 0;
     }
-    if (xp == core.device_xp && xp != NULL) {
-        int found = is_device_array(grad) && !is_narrow_type(dtype_of(grad)->type_num) ? find_device_rules(self) : 0;
+    if (on_device) {
+        int applies = self->several || (is_device_array(grad) && !is_narrow_type(dtype_of(grad)->type_num));
+        int found = applies ? find_device_rules(self) : 0;
         return found > 0 ? size : found;
+    }
+    if (self->several) {
+        return size;
     }
     return (xp == core.cpu ? PyArray_CheckExact(grad) : xp == core.recorded && is_tensor(grad)) ? size : 0;
 }

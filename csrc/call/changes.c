@@ -14,6 +14,22 @@ found_counter(PyObject *tensor)
     return counter == Py_None ? NULL : counter;
 }
 
+/* Count a change at a line that is known (all borrowed). */
+static int
+note_change(PyObject *counter, PyObject *name, PyObject *code, PyObject *instruction)
+{
+    PyObject *version = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(counter, core.c_value)) + 1);
+    if (version == NULL || PyErr_Occurred()) {
+        Py_XDECREF(version);
+        return -1;
+    }
+    set_slot(counter, core.c_value, version);
+    set_slot(counter, core.c_operation, Py_NewRef(name));
+    set_slot(counter, core.c_code, Py_NewRef(code));
+    set_slot(counter, core.c_lasti, Py_NewRef(instruction));
+    return 0;
+}
+
 PyObject *
 count_change(PyObject *tensor, PyObject *name)
 {
@@ -31,18 +47,39 @@ count_change(PyObject *tensor, PyObject *name)
     int lasti = 0;
     PyCodeObject *code = user_site(&lasti);
     PyObject *instruction = PyLong_FromLong(lasti);
-    PyObject *version = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(counter, core.c_value)) + 1);
-    if (version == NULL || instruction == NULL || PyErr_Occurred()) {
-        Py_XDECREF(code);
-        Py_XDECREF(instruction);
-        Py_XDECREF(version);
-        return NULL;
+    int status = instruction == NULL
+                     ? -1
+                     : note_change(counter, name, code == NULL ? Py_None : (PyObject *)code, instruction);
+    Py_XDECREF(code);
+    Py_XDECREF(instruction);
+    return status < 0 ? NULL : counter;
+}
+
+/* note_all(tensors, operation, code, lasti): as in tensor/tensor.py */
+PyObject *
+note_all(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *tensors = count == 4 ? PySequence_Fast(given[0], "note_all() takes a list of tensors") : NULL;
+    if (tensors == NULL) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "note_all(tensors, operation, code, lasti)");
     }
-    set_slot(counter, core.c_value, version);
-    set_slot(counter, core.c_operation, Py_NewRef(name));
-    set_slot(counter, core.c_code, code == NULL ? Py_NewRef(Py_None) : (PyObject *)code);
-    set_slot(counter, core.c_lasti, instruction);
-    return counter;
+    int status = 0;
+    for (Py_ssize_t k = 0; status == 0 && k < PySequence_Fast_GET_SIZE(tensors); k++) {
+        PyObject *tensor = PySequence_Fast_GET_ITEM(tensors, k), *made = NULL;
+        PyObject *counter = is_tensor(tensor) ? found_counter(tensor) : NULL;
+        if (counter == NULL) {
+            counter = made = PyObject_CallOneArg(core.counter_of, tensor);
+        }
+        if (counter == NULL) {
+            status = -1;
+        }
+        else if (Py_IS_TYPE(counter, core.VersionCounter)) { /* that of inference tensors counts nothing */
+            status = note_change(counter, given[1], given[2], given[3]);
+        }
+        Py_XDECREF(made);
+    }
+    Py_DECREF(tensors);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 int

@@ -26,6 +26,7 @@ from undertow.compiled import core
 from undertow.graph.user_lines import set_site_recording
 from undertow.ops.declare import REGISTRY, plans
 from undertow.ops.declare.core_plan import bound, operation_plan, pull_plan
+from undertow.ops.network.layer_norm import native_layer_norm
 
 if core is None:
     pytest.skip("undertow runs as pure Python here", allow_module_level=True)
@@ -512,3 +513,39 @@ def test_the_core_is_not_used_without_the_interpreters_lock(monkeypatch: pytest.
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     found, status = compiled._load()
     assert found is None and "PYTHON_GIL=0" in status
+
+
+def functions_called_by(call: Any) -> set[str]:
+    found = set()
+    sys.setprofile(lambda frame, event, _: found.add(frame.f_code.co_name) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_nodes_that_saved_outputs_without_history_are_run_by_the_core() -> None:
+    x, w = ut.randn(3, 4, requires_grad=True), ut.randn(4, requires_grad=True)
+    for _ in range(2):
+        out, mean, _ = native_layer_norm(x, (4,), w, None, 1e-5)
+        called = functions_called_by(lambda out=out: out.backward(ut.ones(3, 4), retain_graph=True))
+    assert "unpack_output" in called and called.isdisjoint({"evaluate", "pull", "unpack"})
+    mean.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+    out = native_layer_norm(x, (4,), w, None, 1e-5)[0]
+    out.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        out.sum().backward()
+    seen = []
+    out = native_layer_norm(x, (4,), w, None, 1e-5)[0]
+    out.grad_fn.register_hook(lambda *given: seen.append(given))
+    out.sum().backward()
+    assert len(seen) == 1
+    packed = []
+    with ut.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: packed.append(t) or t):
+        out = native_layer_norm(x, (4,), w, None, 1e-5)[0]
+    count = len(packed)
+    out.sum().backward()
+    assert len(packed) == 2 * count > 0

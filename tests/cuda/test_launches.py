@@ -127,6 +127,23 @@ def test_targets_out_of_range_are_told() -> None:
     assert np.isnan(F.cross_entropy(scores, ut.full((3,), -100, dtype=ut.int64).cuda()).item())
 
 
+def test_indices_out_of_range_are_told_as_they_were_given() -> None:
+    x = ut.zeros(50, 8, device="cuda")
+
+    def told(call: Any, index: int, size: int) -> None:
+        with pytest.raises(IndexError, match=f"index {index} is out of bounds for dimension with size {size},"):
+            call().sum().item()
+
+    one = lambda *values: ut.tensor(values, device="cuda")
+    told(lambda: x.gather(0, one([1], [77])), 77, 50)
+    told(lambda: x.scatter_add(0, one([1], [77]), ut.ones(2, 1, device="cuda")), 77, 50)
+    told(lambda: x.index_add(1, one(9), ut.ones(50, 1, device="cuda")), 9, 8)
+    for target in (-1, 8):
+        told(lambda target=target: F.nll_loss(x, ut.full((50,), target, device="cuda")), target, 8)
+        told(lambda target=target: F.cross_entropy(x.view(2, 8, 25), one([target] * 25, [0] * 25)), target, 8)
+    assert F.nll_loss(x, ut.full((50,), -100, device="cuda"), reduction="sum").item() == 0
+
+
 def test_a_rule_is_one_kernel() -> None:
     if core is None:
         pytest.skip("formulas are joined for the compiled core")

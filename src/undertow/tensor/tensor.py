@@ -6,13 +6,14 @@ of `graph` and `engine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.public_dtypes import PUBLIC
+from undertow.compiled import core
 from undertow.tensor.extra import INFERENCE_EXTRA, Extra, View
 from undertow.tensor.lent_operations import lent
 from undertow.tensor.size import Size
@@ -278,16 +279,14 @@ def counter_of(tensor: Tensor) -> VersionCounter:
     return extra.counter
 
 
-def note_all(tensors: Iterable[Tensor], operation: str, code: Any, lasti: int) -> None:
+def note_all(tensors: Sequence[Tensor], operation: str, code: Any, lasti: int) -> None:
     """Count a change of each tensor, made by `operation` at a line that is known already."""
     for tensor in tensors:
-        extra = tensor._extra
-        counter = None if extra is None or extra.view is not None else extra.counter
-        if type(counter) is VersionCounter:  # what `note` does, without a call for each of many parameters
-            counter.value += 1
-            counter.operation, counter.code, counter.lasti = operation, code, lasti
-        else:
-            counter_of(tensor).note(operation, code, lasti)
+        counter_of(tensor).note(operation, code, lasti)
+
+
+if core is not None:
+    note_all = core.note_all
 
 
 def share_memory(source: Tensor, alias: Tensor) -> None:

@@ -22,7 +22,7 @@ struct P { i64 *out; const i64 *index; i64 n, length, *error; };
 KERNEL(wrap, P) { BEGIN const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; if (i >= p.n) return;
     const i64 at = p.index[i] < 0 ? p.index[i] + p.length : p.index[i];
     const bool inside = at >= 0 && at < p.length;
-    if (!inside) { p.error[1] = p.index[i]; p.error[2] = p.length; p.error[0] = 1; }
+    if (!inside && !p.error[0]) { p.error[1] = p.index[i]; p.error[2] = p.length; p.error[0] = 1; }
     p.out[i] = inside ? at : p.length; }
 """
 

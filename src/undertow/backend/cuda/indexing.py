@@ -24,12 +24,12 @@ from undertow.backend.interface import Array
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "C128"}
 
 PLACE = r"""
-// the place that an index names, or -1, which is noted
+// the place that an index names, or -1; the first that is none is noted: those behind it may be made of it
 FN i64 place(i64 index, i64 length, i64 *error)
 {
     i64 at = index < 0 ? index + length : index;
     if (at >= 0 && at < length) return at;
-    error[1] = index; error[2] = length; error[0] = 1;
+    if (!error[0]) { error[1] = index; error[2] = length; error[0] = 1; }
     return -1;
 }
 """
@@ -45,7 +45,7 @@ OUTSIDE = r"""
 struct P { const W *index; i64 n, first, end, *error; };
 KERNEL(outside, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; if (i >= p.n) return;
     const i64 at = (i64)p.index[i];
-    if (at < p.first || at >= p.end) { p.error[1] = at; p.error[2] = p.end; p.error[0] = 1; } }
+    if ((at < p.first || at >= p.end) && !p.error[0]) { p.error[1] = at; p.error[2] = p.end; p.error[0] = 1; } }
 """
 
 # along: whether there is an index for every element, or one for each place of the middle dimension

@@ -190,10 +190,12 @@ def norm_rows(x: Array, dims: int, weight: Array | None, bias: Array | None, eps
     """The norm over the last `dims` dimensions; its means (0 if not centred), and 1 / sqrt(variance + eps)."""
     if not agree(x, weight, bias) or not dims:
         return None
-    x, weight, bias = rows(x), rows(weight), rows(bias)
-    kept = (*x.shape[: x.ndim - dims], *[1] * dims)
-    count, columns = math.prod(kept), math.prod(x.shape[x.ndim - dims :])
-    out, mean, rstd = _same(x), _empty(kept, x) if centred else None, _empty(kept, x)
+    x, weight, bias, empty = rows(x), rows(weight), rows(bias), device.extension().empty
+    shape, dtype, sums = x.shape, x.dtype, exact(x.dtype)
+    kept = shape[:-dims] + (1,) * dims
+    columns = math.prod(shape[-dims:])
+    count = x.size // columns
+    out, mean, rstd = empty(shape, dtype), empty(kept, sums) if centred else None, empty(kept, sums)
     keep = threads_that_keep(columns, x, out, weight, bias)
     call = reading_kernel(FORWARD, x.dtype)
     threads = keep or threads_for(columns)

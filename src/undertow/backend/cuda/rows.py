@@ -36,7 +36,7 @@ FN void measure(const S *x, i64 columns, T &most, T &sum)
 FN bool is_class(i64 target, i64 columns, i64 *error)
 {
     if (target >= 0 && target < columns) return true;
-    if (error) { error[1] = target; error[2] = columns; error[0] = 1; }
+    if (error && !error[0]) { error[1] = target; error[2] = columns; error[0] = 1; }
     return false;
 }
 """

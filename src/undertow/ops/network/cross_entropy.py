@@ -78,9 +78,11 @@ def _known_classes(xp: Namespace, target: Array, classes: int, ignore_index: int
     """The targets with 0 in the place of ignored ones, and where they are not ignored (None: nowhere)."""
     if target.size == 0:
         return target, None
-    if xp.checks_indices:  # the kernel that uses them does, and nobody has to wait for a look
+    if xp.checks_indices:  # nobody has to wait for a look
         kept = target != ignore_index
-        return xp.where(kept, target, 0), kept
+        known = xp.where(kept, target, 0)
+        kernels.note_outside(xp, known, 0, classes)
+        return known, kept
     target = read_once(target)  # it is looked at, and then used
     # as unsigned numbers, negative ones are large: one look finds both ends
     if ignore_index < 0 and target.view(UNSIGNED[target.dtype]).max() < classes:
