@@ -92,6 +92,9 @@ def test_hooks_are_found_and_taken_out_by_what_they_are(L: ModuleType) -> None:
     assert m(L.tensor(1.0)).item() == 3 and seen == [1, 3]
     m._forward_hooks = type(m._forward_hooks)()
     assert m(L.tensor(1.0)).item() == 2
+    m._register_state_dict_hook(lambda module, state, prefix, metadata: {"found": prefix})
+    assert [hook(m, {}, "here", {}) for hook in m._state_dict_hooks.values()] == [{"found": "here"}]
+    assert not m._state_dict_pre_hooks and not m._load_state_dict_post_hooks
     m.register_full_backward_hook(lambda module, inputs, outputs: None)
     m._backward_hooks.clear()
     assert not m._backward_hooks and not m._backward_pre_hooks

@@ -11,7 +11,7 @@ from undertow.graph.hooks import RemovableHandle, add_hook
 from undertow.nn.module.backward_hooks import BackwardWatch
 from undertow.nn.module.failures import TOLD, tell_module
 from undertow.nn.module.old_backward_hooks import BOTH, watch_last_node
-from undertow.nn.module.state_dict import Stateful
+from undertow.nn.module.state_dict import Stateful, place_of_hooks
 from undertow.tensor import Tensor
 
 #: the functions by the numbers of their handles, as libraries look for their own among them
@@ -50,18 +50,6 @@ class Hooks:
         if always_call:
             self.always_called[handle.id] = True
         return handle
-
-
-def place_of_hooks(kind: str) -> property:
-    """A module's hooks of a kind, as an attribute."""
-
-    def get(self: Called) -> Any:
-        return getattr(self._own_hooks(), kind)
-
-    def put(self: Called, hooks: Any) -> None:
-        setattr(self._own_hooks(), kind, hooks)
-
-    return property(get, put)
 
 
 #: hooks around the calls of every module; a list of none or one, so that asking for them is one truth test
@@ -113,12 +101,12 @@ class Called(Stateful):
             self.__dict__["_undertow_hooks"] = Hooks()
         return self._undertow_hooks  # type: ignore[return-value]
 
-    _forward_pre_hooks = place_of_hooks("forward_pre")
-    _forward_hooks = place_of_hooks("forward")
-    _backward_pre_hooks = place_of_hooks("backward_pre")
-    _backward_hooks = place_of_hooks("backward")
-    _forward_pre_hooks_with_kwargs = _forward_hooks_with_kwargs = place_of_hooks("with_kwargs")
-    _forward_hooks_always_called = place_of_hooks("always_called")
+    _forward_pre_hooks = place_of_hooks("_own_hooks", "forward_pre")
+    _forward_hooks = place_of_hooks("_own_hooks", "forward")
+    _backward_pre_hooks = place_of_hooks("_own_hooks", "backward_pre")
+    _backward_hooks = place_of_hooks("_own_hooks", "backward")
+    _forward_pre_hooks_with_kwargs = _forward_hooks_with_kwargs = place_of_hooks("_own_hooks", "with_kwargs")
+    _forward_hooks_always_called = place_of_hooks("_own_hooks", "always_called")
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
