@@ -342,6 +342,8 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         import torch
         from torch.backends import cusparselt, kleidiai, mha, miopen, nnpack, opt_einsum, quantized
         from torch.cuda import _initialized, _is_compiled, _is_in_bad_fork, _lazy_call, _lazy_init
+        from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+        from torch.distributed.tensor.placement_types import _StridedShard
         from torch.nn.init import _no_grad_fill_, _no_grad_normal_, _no_grad_zero_
         from torch.nn.init import _no_grad_trunc_normal_, _no_grad_uniform_
         from torch.nn.utils._named_member_accessor import _MISSING, swap_tensor
@@ -370,6 +372,11 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
                 swap_tensor(layer, name, weight)
             except error:
                 print(error.__name__)
+        words = [Shard(-1), Replicate(), Partial(), _StridedShard(0, split_factor=2)]
+        print(words == [Shard(-1), Replicate(), Partial("sum"), _StridedShard(0, split_factor=2)], len(set(words)))
+        asked = [(w.is_shard(), w.is_shard(-1), w.is_replicate(), w.is_partial(), w.is_partial("avg")) for w in words]
+        print([(str(w), *told) for w, told in zip(words, asked)])
+        print(isinstance(weight, DTensor), words[:3])
         opt_einsum.set_flags(True)
         mha.set_fastpath_enabled(False)
         print(opt_einsum.enabled, opt_einsum.is_available(), mha.get_fastpath_enabled())
@@ -389,6 +396,10 @@ def test_private_names_that_libraries_import(tmp_path: Path) -> None:
         "KeyError",
         "TypeError",
         "AttributeError",
+        "True 4",
+        "[('S(-1)', True, True, False, False, False), ('R', False, False, True, False, False), "
+        "('P(sum)', False, False, False, True, False), ('_S(0, 2)', False, False, False, False, False)]",
+        "False [Shard(dim=-1), Replicate(), Partial(sum)]",
         "True False False",
         "False False",
     ]

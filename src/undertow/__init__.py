@@ -102,7 +102,7 @@ from undertow.tensor.facts import (  # fmt: skip
     preserve_format,
 )
 from undertow.tensor.facts import to_bool as is_nonzero
-from undertow.tensor.layouts import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from undertow.tensor.layouts import jagged, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from undertow.torch_names import module_aliases as _module_aliases
 from undertow.version import __version__
 

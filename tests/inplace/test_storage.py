@@ -86,4 +86,4 @@ def test_memory_that_is_a_file(L: Any, tmp_path: Path) -> None:
     assert L.from_file(path).shape == (0,) and L.from_file(path, size=1, requires_grad=True).requires_grad
     with pytest.raises(RuntimeError, match=r"size <8> is smaller than the required mapping size <12>"):
         L.from_file(path, size=3)
-    assert isinstance(shared.untyped_storage(), L.StorageBase)
+    assert isinstance(shared.untyped_storage(), L.StorageBase) and shared.untyped_storage().element_size() == 1

@@ -74,6 +74,32 @@ def test_an_always_called_hook_that_fails_warns(L: ModuleType) -> None:
         m(object())
 
 
+def test_hooks_are_found_and_taken_out_by_what_they_are(L: ModuleType) -> None:
+    class Mine:
+        def __call__(self, module: Any, *args: Any) -> None:
+            seen.append(len(args))
+
+    m, seen = double(L), []
+    m.register_forward_hook(Mine(), with_kwargs=True, always_call=True)
+    m.register_forward_pre_hook(Mine())
+    m.register_forward_hook(lambda module, args, out: out + 1)
+    m(L.tensor(1.0))
+    assert seen == [1, 3] and len(m._forward_hooks_with_kwargs) == len(m._forward_hooks_always_called) == 1
+    for hooks in (m._forward_hooks, m._forward_pre_hooks):
+        for id, hook in list(hooks.items()):
+            if isinstance(hook, Mine):
+                del hooks[id]
+    assert m(L.tensor(1.0)).item() == 3 and seen == [1, 3]
+    m._forward_hooks = type(m._forward_hooks)()
+    assert m(L.tensor(1.0)).item() == 2
+    m._register_state_dict_hook(lambda module, state, prefix, metadata: {"found": prefix})
+    assert [hook(m, {}, "here", {}) for hook in m._state_dict_hooks.values()] == [{"found": "here"}]
+    assert not m._state_dict_pre_hooks and not m._load_state_dict_post_hooks
+    m.register_full_backward_hook(lambda module, inputs, outputs: None)
+    m._backward_hooks.clear()
+    assert not m._backward_hooks and not m._backward_pre_hooks
+
+
 def test_hooks_on_every_module() -> None:
     seen: list[str] = []
     handles = [

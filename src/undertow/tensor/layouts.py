@@ -32,6 +32,7 @@ class layout:
 strided, sparse_coo = layout("strided"), layout("sparse_coo")
 sparse_csr, sparse_csc = layout("sparse_csr"), layout("sparse_csc")
 sparse_bsr, sparse_bsc = layout("sparse_bsr"), layout("sparse_bsc")
+jagged = layout("jagged")  # of nested tensors: no tensor has it
 LAYOUTS = {kind.name: kind for kind in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)}
 
 

@@ -127,6 +127,9 @@ class Storage:
     def nbytes(self) -> int:
         return int(self.elements.nbytes)
 
+    def element_size(self) -> int:
+        return int(self.elements.itemsize)
+
     def untyped(self) -> Storage:
         return Storage(self.xp, self.elements.view("uint8"))
 

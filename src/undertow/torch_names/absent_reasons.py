@@ -52,7 +52,7 @@ REASONS = [
     (r"torch\.(set_autocast\w*|autocast_\w+|get_autocast_(ipu|xla)\w*|is_autocast_(ipu|xla)\w*)$", "use torch.autocast"),
     (r"torch\.(sym_\w+)$", "sizes are numbers here"),
     (r"torch\.serialization\.", "files are data, and loading runs no code (docs/files.md)"),
-    (r"torch\.(nested|jagged)\b", "use lists of tensors, or masked tensors (docs/masked.md)"),
+    (r"torch\.nested\b", "use lists of tensors, or masked tensors (docs/masked.md)"),
     (r"torch\.utils\.data\.\w*([Pp]ipe|DataChunk|determinis|runtime_validation|argument_validation)", PIPES),
     (r"torch\.utils\.checkpoint\.", INTERNAL),
     (r"torch\.[A-Z]\w*$", INTERNAL),

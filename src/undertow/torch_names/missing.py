@@ -33,7 +33,7 @@ QUANTIZED = "undertow computes with floats, and models cannot be quantized."
 PIPES = "PyTorch has given up its data pipes, too: use Dataset or IterableDataset, and generators."
 
 #: modules of which undertow has so little that programs are given a stand-in for every other name
-IN_PART = {"_guards", "distributed.fsdp"}
+IN_PART = {"_guards", "distributed.fsdp", "distributed.tensor"}
 
 #: of packages below undertow
 BELOW = {

@@ -149,7 +149,7 @@ class PReLU(Module):
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.prelu(input, self.weight)
+        return call.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
@@ -307,7 +307,7 @@ class Hardshrink(Shrink):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.hardshrink(input, self.lambd)
+        return call.hardshrink(input, self.lambd)
 
 
 class Softshrink(Shrink):
@@ -323,7 +323,7 @@ class Softshrink(Shrink):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softshrink(input, self.lambd)
+        return call.softshrink(input, self.lambd)
 
 
 class Tanhshrink(Plain):
@@ -337,7 +337,7 @@ class Tanhshrink(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.tanhshrink(input)
+        return call.tanhshrink(input)
 
 
 # ---- exponentials
@@ -354,7 +354,7 @@ class Sigmoid(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.sigmoid(input)
+        return call.sigmoid(input)
 
 
 class Tanh(Plain):
@@ -368,7 +368,7 @@ class Tanh(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.tanh(input)
+        return call.tanh(input)
 
 
 class LogSigmoid(Plain):
@@ -382,7 +382,7 @@ class LogSigmoid(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.logsigmoid(input)
+        return call.logsigmoid(input)
 
 
 class Softsign(Plain):
@@ -396,7 +396,7 @@ class Softsign(Plain):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softsign(input)
+        return call.softsign(input)
 
 
 class Exponential(Module):
@@ -477,7 +477,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, approximate=self.approximate)
+        return call.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
@@ -533,7 +533,7 @@ class Softplus(Module):
         self.beta, self.threshold = beta, threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softplus(input, self.beta, self.threshold)
+        return call.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, threshold={self.threshold}"
@@ -556,7 +556,7 @@ class GLU(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.glu(input, self.dim)
+        return call.glu(input, self.dim)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"

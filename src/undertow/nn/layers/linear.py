@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend.interface import DType
-from undertow.nn import functional as F
-from undertow.nn import init
+from undertow.nn import functional, init
 from undertow.nn.module import Module
 from undertow.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
     from undertow.tensor import Tensor
+
+#: the functions are in functional's table, which is filled at import
+F: Any = functional
 
 #: called directly: a function of the package costs an attribute less
 linear: Any = F.linear

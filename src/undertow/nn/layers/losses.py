@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow import ops
 from undertow.backend.interface import DType
-from undertow.nn import functional as F
+from undertow.nn import functional
 from undertow.nn.layers.distances import PairwiseDistance
 from undertow.nn.layers.linear import Linear
 from undertow.nn.module import Module
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from undertow.backend.interface import Array, Device
     from undertow.nn.linear_cross_entropy import LinearCrossEntropyOptions
     from undertow.tensor import Tensor
+
+#: the functions are in functional's table, which is filled at import
+F: Any = functional
 
 
 class Loss(Module):

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow import ops
-from undertow.nn import functional as F
+from undertow.nn import functional
 from undertow.nn.layers.conv import each_dim
 from undertow.nn.layers.shared_arguments import SharedArguments
 from undertow.nn.module import Module
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
+
+#: the functions are in functional's table, which is filled at import
+F: Any = functional
 
 
 class MaxPool(SharedArguments, Module):

@@ -5,40 +5,51 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from undertow.graph.hooks import RemovableHandle, add_hook
 from undertow.nn.module.backward_hooks import BackwardWatch
 from undertow.nn.module.failures import TOLD, tell_module
 from undertow.nn.module.old_backward_hooks import BOTH, watch_last_node
-from undertow.nn.module.state_dict import Stateful
+from undertow.nn.module.state_dict import Stateful, place_of_hooks
 from undertow.tensor import Tensor
 
+#: the functions by the numbers of their handles, as libraries look for their own among them
+Functions = OrderedDict[int, Callable[..., Any]]
 
-class Hook(NamedTuple):
-    """A hook and how it wants to be called."""
 
-    function: Callable[..., Any]
-    with_kwargs: bool = False
-    always_call: bool = False
+KINDS_OF_HOOKS = ("forward_pre", "forward", "backward_pre", "backward", "old_backward")
 
 
 class Hooks:
-    """The hooks around the calls of one module, or of all modules."""
+    """The hooks around the calls of one module, or of all modules, and how those around forward want to be called."""
 
     def __init__(self) -> None:
-        self.forward_pre: OrderedDict[int, Any] = OrderedDict()
-        self.forward: OrderedDict[int, Any] = OrderedDict()
-        self.backward_pre: OrderedDict[int, Any] = OrderedDict()
-        self.backward: OrderedDict[int, Any] = OrderedDict()
-        self.old_backward: OrderedDict[int, Any] = OrderedDict()
+        self.forward_pre: Functions = OrderedDict()
+        self.forward: Functions = OrderedDict()
+        self.backward_pre: Functions = OrderedDict()
+        self.backward: Functions = OrderedDict()
+        self.old_backward: Functions = OrderedDict()
+        self.with_kwargs: OrderedDict[int, bool] = OrderedDict()
+        self.always_called: OrderedDict[int, bool] = OrderedDict()
 
-
-def add(hooks: OrderedDict[int, Any], hook: Hook, prepend: bool) -> RemovableHandle:
-    handle = add_hook(hooks, hook)  # type: ignore[arg-type]
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
+    def add(
+        self,
+        kind: str,
+        hook: Callable[..., Any],
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        hooks = getattr(self, kind)
+        handle = add_hook(hooks, hook)
+        if prepend:
+            hooks.move_to_end(handle.id, last=False)
+        if with_kwargs:
+            self.with_kwargs[handle.id] = True
+        if always_call:
+            self.always_called[handle.id] = True
+        return handle
 
 
 #: hooks around the calls of every module; a list of none or one, so that asking for them is one truth test
@@ -53,7 +64,7 @@ def everywhere() -> Hooks:
 
 def forget_hooks_everywhere() -> None:
     """Let calls go the short way again, if no hook is left that concerns every module."""
-    if EVERYWHERE and not any(vars(EVERYWHERE[0]).values()):
+    if EVERYWHERE and not any([getattr(EVERYWHERE[0], kind) for kind in KINDS_OF_HOOKS]):
         EVERYWHERE.clear()
 
 
@@ -90,21 +101,12 @@ class Called(Stateful):
             self.__dict__["_undertow_hooks"] = Hooks()
         return self._undertow_hooks  # type: ignore[return-value]
 
-    @property
-    def _forward_pre_hooks(self) -> OrderedDict[int, Any]:
-        return self._own_hooks().forward_pre
-
-    @property
-    def _forward_hooks(self) -> OrderedDict[int, Any]:
-        return self._own_hooks().forward
-
-    @property
-    def _backward_pre_hooks(self) -> OrderedDict[int, Any]:
-        return self._own_hooks().backward_pre
-
-    @property
-    def _backward_hooks(self) -> OrderedDict[int, Any]:
-        return self._own_hooks().backward
+    _forward_pre_hooks = place_of_hooks("_own_hooks", "forward_pre")
+    _forward_hooks = place_of_hooks("_own_hooks", "forward")
+    _backward_pre_hooks = place_of_hooks("_own_hooks", "backward_pre")
+    _backward_hooks = place_of_hooks("_own_hooks", "backward")
+    _forward_pre_hooks_with_kwargs = _forward_hooks_with_kwargs = place_of_hooks("_own_hooks", "with_kwargs")
+    _forward_hooks_always_called = place_of_hooks("_own_hooks", "always_called")
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -120,7 +122,7 @@ class Called(Stateful):
         >>> _ = linear(ut.ones(4, 2))
         undertow.Size([4, 2])
         """
-        return add(self._own_hooks().forward_pre, Hook(hook, with_kwargs), prepend)
+        return self._own_hooks().add("forward_pre", hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self,
@@ -141,7 +143,7 @@ class Called(Stateful):
         >>> y = layer(ut.ones(1, 2))
         undertow.Size([1, 3])
         """
-        return add(self._own_hooks().forward, Hook(hook, with_kwargs, always_call), prepend)
+        return self._own_hooks().add("forward", hook, prepend, with_kwargs, always_call)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_outputs)` when the gradients of the outputs are there; it may return others.
@@ -152,7 +154,7 @@ class Called(Stateful):
         >>> linear(ut.ones(4, 1, requires_grad=True)).sum().backward()
         undertow.Size([4, 1])
         """
-        return add(self._own_hooks().backward_pre, Hook(hook), prepend)
+        return self._own_hooks().add("backward_pre", hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_inputs, grad_outputs)` when the gradients of the inputs are there.
@@ -167,7 +169,7 @@ class Called(Stateful):
         """
         if self._own_hooks().old_backward:
             raise RuntimeError(BOTH)
-        return add(self._own_hooks().backward, Hook(hook), prepend)
+        return self._own_hooks().add("backward", hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, grad_inputs, grad_outputs)` with the gradients of the module's last operation.
@@ -182,7 +184,7 @@ class Called(Stateful):
         """
         if self._own_hooks().backward:
             raise RuntimeError(BOTH)
-        return add(self._own_hooks().old_backward, Hook(hook), False)
+        return self._own_hooks().add("old_backward", hook)
 
 
 class ModuleCall:
@@ -194,7 +196,7 @@ class ModuleCall:
         self.called: set[int] = set()
         self.hooks = [*EVERYWHERE, *([] if module._undertow_hooks is None else [module._undertow_hooks])]
 
-    def all_of(self, kind: str) -> list[tuple[int, Hook]]:
+    def all_of(self, kind: str) -> list[tuple[int, Any]]:
         return [item for hooks in self.hooks for item in getattr(hooks, kind).items()]
 
     def run(self) -> Any:
@@ -205,15 +207,15 @@ class ModuleCall:
             raise
 
     def run_hooked(self) -> Any:
-        for _, hook in self.all_of("forward_pre"):
-            self.before(hook)
+        for id, hook in self.all_of("forward_pre"):
+            self.before(hook, self.wants("with_kwargs", id))
         watch = self.make_watch()
         if watch is not None:
             self.args = watch.around_inputs(self.args)
         self.result = self.module.forward(*self.args, **self.kwargs)
         for id, hook in self.all_of("forward"):
             self.called.add(id)
-            self.after(hook)
+            self.after(hook, self.wants("with_kwargs", id))
         if watch is not None:
             if not isinstance(self.result, Tensor | tuple):
                 warnings.warn(
@@ -222,23 +224,26 @@ class ModuleCall:
                     stacklevel=4,
                 )
             self.result = watch.around_outputs(self.result)
-        old = [hook.function for _, hook in self.all_of("old_backward")]
+        old = [hook for _, hook in self.all_of("old_backward")]
         if old:
             watch_last_node(self.module, self.args, self.result, old)
         return self.result
 
     def make_watch(self) -> BackwardWatch | None:
-        hooks = [hook.function for _, hook in self.all_of("backward")]
-        pre_hooks = [hook.function for _, hook in self.all_of("backward_pre")]
+        hooks = [hook for _, hook in self.all_of("backward")]
+        pre_hooks = [hook for _, hook in self.all_of("backward_pre")]
         return BackwardWatch(self.module, hooks, pre_hooks) if hooks or pre_hooks else None
 
-    def before(self, hook: Hook) -> None:
-        if not hook.with_kwargs:
-            found = hook.function(self.module, self.args)
+    def wants(self, what: str, id: int) -> bool:
+        return any([id in getattr(hooks, what) for hooks in self.hooks])
+
+    def before(self, hook: Callable[..., Any], with_kwargs: bool) -> None:
+        if not with_kwargs:
+            found = hook(self.module, self.args)
             if found is not None:
                 self.args = found if isinstance(found, tuple) else (found,)
             return
-        found = hook.function(self.module, self.args, self.kwargs)
+        found = hook(self.module, self.args, self.kwargs)
         if found is None:
             return
         if not isinstance(found, tuple) or len(found) != 2:
@@ -247,18 +252,18 @@ class ModuleCall:
             )
         self.args, self.kwargs = found
 
-    def after(self, hook: Hook) -> None:
-        kwargs = (self.kwargs,) if hook.with_kwargs else ()
-        found = hook.function(self.module, self.args, *kwargs, self.result)
+    def after(self, hook: Callable[..., Any], with_kwargs: bool) -> None:
+        kwargs = (self.kwargs,) if with_kwargs else ()
+        found = hook(self.module, self.args, *kwargs, self.result)
         if found is not None:
             self.result = found
 
     def run_left_over(self) -> None:
         """After an error: the hooks that want to be called in any case and have not been."""
         for id, hook in self.all_of("forward"):
-            if hook.always_call and id not in self.called:
+            if self.wants("always_called", id) and id not in self.called:
                 try:
-                    self.after(hook)
+                    self.after(hook, self.wants("with_kwargs", id))
                 except Exception as error:
                     warnings.warn(
                         "module forward hook with ``always_call=True`` raised an exception that was silenced as "
@@ -272,30 +277,30 @@ class ModuleCall:
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, args)` before the forward of any module."""
-    return add(everywhere().forward_pre, Hook(hook), False)
+    return everywhere().add("forward_pre", hook)
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Call `hook(module, args, output)` after the forward of any module."""
-    return add(everywhere().forward, Hook(hook, with_kwargs, always_call), False)
+    return everywhere().add("forward", hook, False, with_kwargs, always_call)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_outputs)` for any module."""
-    return add(everywhere().backward_pre, Hook(hook), False)
+    return everywhere().add("backward_pre", hook)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_inputs, grad_outputs)` for any module."""
     if everywhere().old_backward:
         raise RuntimeError(BOTH)
-    return add(everywhere().backward, Hook(hook), False)
+    return everywhere().add("backward", hook)
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`register_backward_hook` for any module."""
     if everywhere().backward:
         raise RuntimeError(BOTH)
-    return add(everywhere().old_backward, Hook(hook), False)
+    return everywhere().add("old_backward", hook)

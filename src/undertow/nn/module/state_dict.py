@@ -49,6 +49,18 @@ class StateHooks:
 NO_HOOKS = StateHooks()
 
 
+def place_of_hooks(own: str, kind: str) -> property:
+    """A module's hooks of a kind, as an attribute; `own` is the method that gives all of them."""
+
+    def get(self: Any) -> Any:
+        return getattr(getattr(self, own)(), kind)
+
+    def put(self: Any, hooks: Any) -> None:
+        setattr(getattr(self, own)(), kind, hooks)
+
+    return property(get, put)
+
+
 class Report:
     """What a load gathers about itself."""
 
@@ -93,6 +105,10 @@ class Stateful(Tree):
         if self._undertow_state_hooks is NO_HOOKS:
             self.__dict__["_undertow_state_hooks"] = StateHooks()
         return self._undertow_state_hooks
+
+    _state_dict_pre_hooks = place_of_hooks("_own_state_hooks", "save_pre")
+    _state_dict_hooks = place_of_hooks("_own_state_hooks", "save")
+    _load_state_dict_post_hooks = place_of_hooks("_own_state_hooks", "load")
 
     # ---- writing
 

@@ -20,18 +20,22 @@ from undertow.func import functional_call, vjp
 from undertow.nn import functional
 from undertow.nn.module import Module
 from undertow.tensor import Tensor
+from undertow.tensor.subclasses import make_subclass
+
+#: the functions are in its table, which is filled at import
+F: Any = functional
 
 #: operations of which each example has its own part of the output
 INDEPENDENT = frozenset(
     [
-        functional.linear,
-        functional.conv1d,
-        functional.conv2d,
-        functional.conv3d,
-        functional.embedding,
-        functional.layer_norm,
-        functional.group_norm,
-        functional.instance_norm,
+        F.linear,
+        F.conv1d,
+        F.conv2d,
+        F.conv3d,
+        F.embedding,
+        F.layer_norm,
+        F.group_norm,
+        F.instance_norm,
     ]
 )
 
@@ -44,8 +48,7 @@ class ExpandedWeight(Tensor):
     loss_reduction: str
 
     def __new__(cls, orig_weight: Tensor, batch_size: int, loss_reduction: str) -> Any:
-        subclass: Any = Tensor
-        made = subclass._make_subclass(cls, orig_weight.detach(), True)
+        made: Any = make_subclass(cls, orig_weight.detach(), True)
         made.orig_weight, made.batch_size, made.loss_reduction = orig_weight, batch_size, loss_reduction
         return made
 
@@ -91,7 +94,7 @@ class Operation:
     def leave_gradients(self, gradient: Tensor) -> None:
         """Compute the parameters' gradients for each example, of the gradient of the output."""
         constant = {}
-        if self.func is functional.instance_norm and self.arguments.get("use_input_stats", True):
+        if self.func is F.instance_norm and self.arguments.get("use_input_stats", True):
             constant = {
                 "running_mean": None,
                 "running_var": None,

@@ -43,7 +43,7 @@ class ComputedWeight:
     def parameter(self, module: Module) -> Tensor:
         """The parameter that is to be computed; it is no parameter from now on."""
         what = {"WeightNorm": "weight_norm", "SpectralNorm": "spectral_norm"}[type(self).__name__]
-        if any(isinstance(h.function, type(self)) and h.function.name == self.name for h in hooks_of(module)):
+        if any(isinstance(hook, type(self)) and hook.name == self.name for hook in hooks_of(module)):
             raise RuntimeError(f"Cannot register two {what} hooks on the same parameter {self.name}")
         weight = module._parameters[self.name]
         if weight is None:
@@ -179,8 +179,8 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
 
 def removed(module: Module, name: str, kind: type[ComputedWeight], what: str) -> Any:
     for number, hook in list(module._forward_pre_hooks.items()):
-        if isinstance(hook.function, kind) and hook.function.name == name:
-            hook.function.remove(module)
+        if isinstance(hook, kind) and hook.name == name:
+            hook.remove(module)
             del module._forward_pre_hooks[number]
             return module
     raise ValueError(f"{what} of '{name}' not found in {module}")

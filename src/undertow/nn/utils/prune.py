@@ -477,8 +477,8 @@ def is_pruned(module: Module) -> bool:
 
 def methods_on(module: Module) -> Iterator[tuple[int, BasePruningMethod]]:
     for number, hook in module._forward_pre_hooks.items():
-        if isinstance(hook.function, BasePruningMethod):
-            yield number, hook.function
+        if isinstance(hook, BasePruningMethod):
+            yield number, hook
 
 
 def pruning_of(module: Module, name: str) -> BasePruningMethod | None:

@@ -48,6 +48,14 @@ REFLECTED = {
 }  # fmt: skip
 
 
+#: what Python repeats: `[0] * tensor(3)` has three elements
+REPEATED = (list, tuple, str, bytes)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, Tensor) and value._array.size == 1 and value._array.dtype.kind in "iub"
+
+
 class ForeignOperandError(TypeError):
     """An operand that is no tensor, of a class that may know what to do instead.
 
@@ -73,6 +81,8 @@ class ForeignOperandError(TypeError):
         self, name: str, input: Array, other: Array | None = None, alpha: Any = 1, exponent: Any = None
     ) -> Any:
         right = exponent if name == "pow" else other
+        if name == "mul" and isinstance(right, REPEATED):
+            return right * int(input) if is_count(input) else NotImplemented
         if right is not self.value or alpha != 1 or not isinstance(input, Tensor):
             return NotImplemented
         operator = getattr(type(right), REFLECTED[name], None)
@@ -101,7 +111,7 @@ def as_operand(op: str, name: str, value: Array) -> Tensor:
     turned = message if message.endswith(".") else f"{message}. Turn it into a Tensor first."
     if hasattr(value, "__undertow_function__") or getattr(type(value), "__array_ufunc__", None) is not None:
         raise ForeignOperandError(turned, value)
-    if has_operator(type(value), REFLECTED.get(op, "")):
+    if has_operator(type(value), REFLECTED.get(op, "")) or (op == "mul" and isinstance(value, REPEATED)):
         raise ForeignOperandError(turned, value)
     raise TypeError(message)
 

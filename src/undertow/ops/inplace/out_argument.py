@@ -15,7 +15,7 @@ from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current, in_state
-from undertow.ops.arguments.operands import NUMBERS, ForeignOperandError
+from undertow.ops.arguments.operands import NUMBERS, REPEATED, ForeignOperandError
 from undertow.ops.declare import REGISTRY
 from undertow.ops.declare.apply import call, describe, function_of
 from undertow.ops.declare.core_plan import compile_with_out
@@ -141,7 +141,12 @@ def function_with_out(op: Op) -> Any:
 
 
 def refuse_numbers(op: Op, args: tuple[Any, ...]) -> None:
-    """Refuse Python numbers where PyTorch's function wants tensors; rules and operators may give them anywhere."""
+    """Refuse Python numbers where PyTorch's function wants tensors; rules and operators may give them anywhere.
+
+    And refuse what the operator `*` repeats.
+    """
+    if op.name == "mul" and any([isinstance(value, REPEATED) for value in args]):
+        raise TypeError("mul(): arguments must be Tensors, not lists: make them tensors by undertow.tensor(...)")
     kinds = (*NUMBERS, cpu.generic)
     given = [k for k, name in enumerate(op.ordered) if name in op.inputs and isinstance(args[k], kinds)]
     if op.numbers == "any" or (op.numbers == "one" and len(given) < len(op.inputs)):
