@@ -51,7 +51,7 @@ take_points(Distances *given, PyObject *first, PyObject *second, PyObject *p)
 
 /* `out` (taken over), filled */
 static PyObject *
-fill(Distances *given, PyObject *out)
+compute(Distances *given, PyObject *out)
 {
     if (out == NULL) {
         return NULL;
@@ -80,7 +80,7 @@ distances(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     npy_intp shape[NPY_MAXDIMS];
     memcpy(shape, PyArray_DIMS(x), PyArray_NDIM(x) * sizeof(npy_intp));
     shape[PyArray_NDIM(x) - 1] = given.columns;
-    return fill(&given, new_array(PyArray_NDIM(x), shape, PyArray_TYPE(x)));
+    return compute(&given, new_array(PyArray_NDIM(x), shape, PyArray_TYPE(x)));
 }
 
 /* distances_gradient(g, x, y, distances, p) -> the gradient of x */
@@ -103,5 +103,5 @@ distances_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
     if (out != NULL) {
         memset(data_of(out), 0, PyArray_NBYTES((PyArrayObject *)out));
     }
-    return fill(&given, out);
+    return compute(&given, out);
 }
