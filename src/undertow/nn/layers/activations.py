@@ -12,6 +12,7 @@ from undertow.nn import init
 from undertow.nn.layers.linear import fresh
 from undertow.nn.module import Module
 from undertow.ops.inplace.out_argument import function_with_out
+from undertow.tensor.torch_function import python_function
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
@@ -64,8 +65,7 @@ class ReLU(MaybeInPlace):
 
 #: what `functional.relu` computes if nothing is to be changed in place, and classes that are asked are told that name
 relu: Any = function_with_out(ops.REGISTRY["relu"])
-getattr(relu, "function", relu).public = F.relu  # the function in Python, which is itself where there is no core
-relu_ = call.relu_
+python_function(relu).public, relu_ = call.relu, call.relu_  # type: ignore[union-attr]
 
 
 class LeakyReLU(Module):
