@@ -42,6 +42,8 @@ def tensor_class() -> list[str]:
         member = methods.PROPERTIES.get(name) or inspect.getattr_static(Tensor, name)
         if name in ("__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__annotations__", "__init__"):
             continue
+        if name == "__new__":
+            continue  # it is there as soon as a program has made a subclass with one
         lines += [f"    {line}" for line in write_member(name, member)]
     return [*lines, "    def __init__(self, *sizes_or_data: Any, device: DeviceLike | None = None) -> None: ..."]
 
