@@ -142,6 +142,17 @@ def test_what_is_left_to_a_blas() -> None:
     assert not core.matrix_product(a[:, :0], b[:0], out)  # nothing to add
 
 
+def test_linear_layers_with_few_rows_leave_the_threads_of_a_blas_alone() -> None:
+    x, weight = np.sin(np.arange(32 * 784.0, dtype="f")).reshape(32, 784), np.cos(np.arange(128 * 784.0, dtype="f"))
+    weight = weight.reshape(128, 784)
+    core.set_threads(2)
+    expected = np.empty((32, 128), "f")
+    assert core.matrix_product(x, weight.T, expected)
+    assert (expected != x @ weight.T).any()  # a BLAS adds in another order
+    found = ut.nn.functional.linear(ut.from_numpy(x), ut.from_numpy(weight))
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
 @pytest.mark.parametrize("dtype", ["f", "d", "F", "e"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sums_of_nothing_are_zeros(dtype: str, threads: int) -> None:
