@@ -297,10 +297,13 @@ def test_names_that_libraries_mention_at_import(tmp_path: Path) -> None:
         np.random.set_state(torch.load(memory, weights_only=False)["state"])  # an array, as it was
         table = {torch.ops.aten._to_copy.default: 1}
         print(table[torch.ops.aten._to_copy.default], "USE_MKL=OFF" in torch.__config__.show(), torch.Future().done())
+        one = torch.ones(1)
+        copied = torch.ops.aten._to_copy(one, dtype=torch.float64)
+        assert copied.dtype is torch.float64 and torch.ops.aten._to_copy.default(one) is not one
         try:
-            torch.ops.aten._to_copy(torch.ones(1))
+            torch.ops.aten._sum_all(one)  # an operation of ours, and none of PyTorch's
         except NotImplementedError as error:
-            print("does not have torch.ops.aten._to_copy" in str(error))
+            print("does not have torch.ops.aten._sum_all" in str(error))
         """
     assert undertow("run", written(tmp_path, "names.py", program), folder=tmp_path) == "1 True False\nTrue\n"
 

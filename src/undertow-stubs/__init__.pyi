@@ -89,6 +89,7 @@ from undertow.settings import set_default_device as set_default_device
 from undertow.settings import set_default_tensor_type as set_default_tensor_type
 from undertow.settings import set_float32_matmul_precision as set_float32_matmul_precision
 from undertow.stand_in.finder import as_torch as as_torch
+from undertow.tensor.conversions import to_bool as _to_bool_
 from undertow.tensor.display import get_printoptions as get_printoptions
 from undertow.tensor.display import printoptions as printoptions
 from undertow.tensor.display import set_printoptions as set_printoptions
@@ -98,10 +99,9 @@ from undertow.tensor.facts import is_floating_point as is_floating_point
 from undertow.tensor.facts import is_same_size as is_same_size
 from undertow.tensor.facts import is_signed as is_signed
 from undertow.tensor.facts import is_tensor as is_tensor
-from undertow.tensor.facts import memory_format as memory_format
 from undertow.tensor.facts import numel as numel
-from undertow.tensor.facts import to_bool as _to_bool_
 from undertow.tensor.layouts import layout as layout
+from undertow.tensor.memory_formats import memory_format as memory_format
 from undertow.tensor.size import Size as Size
 from undertow.tensor.tensor import Tensor as Tensor
 import numpy as np

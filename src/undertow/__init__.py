@@ -86,23 +86,17 @@ from undertow.settings import (
 )
 from undertow.tensor import Size, Tensor
 from undertow.tensor import torch_function as _torch_function
+from undertow.tensor.conversions import to_bool as is_nonzero
 from undertow.tensor.display import get_printoptions, printoptions, set_printoptions
-from undertow.tensor.facts import (  # fmt: skip
+from undertow.tensor.facts import get_device, is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
+from undertow.tensor.layouts import jagged, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from undertow.tensor.memory_formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
-    get_device,
-    is_complex,
-    is_floating_point,
-    is_same_size,
-    is_signed,
-    is_tensor,
     memory_format,
-    numel,
     preserve_format,
 )
-from undertow.tensor.facts import to_bool as is_nonzero
-from undertow.tensor.layouts import jagged, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from undertow.torch_names import module_aliases as _module_aliases
 from undertow.version import __version__
 

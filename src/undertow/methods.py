@@ -29,8 +29,7 @@ from undertow.ops.shape import flip_roll
 from undertow.ops.sparse import compressed, coo
 from undertow.ops.sparse import layouts as sparse_conversions
 from undertow.ops.views import by_memory
-from undertow.tensor import Tensor, display, layouts, torch_function
-from undertow.tensor import facts as facts
+from undertow.tensor import Tensor, conversions, display, facts, layouts, torch_function
 from undertow.tensor import subclasses as subclasses
 from undertow.tensor.size import Size
 from undertow.tensor.views import is_view
@@ -181,6 +180,7 @@ attach(in_place_views.METHODS)
 attach(resize_and_set.METHODS)
 attach(by_memory.METHODS)
 attach(facts.METHODS)
+attach(conversions.METHODS)
 attach({"as_subclass": subclasses.as_subclass, "_make_subclass": staticmethod(subclasses.make_subclass)})
 attach(to_dtype_and_device.METHODS)
 attach(like.METHODS)

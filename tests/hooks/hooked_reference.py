@@ -101,7 +101,8 @@ class HookedReferenceEngine(ReferenceEngine):
         for hook in self.registry.pre[node]:
             grads = list(_replaced(tuple(grads), hook(tuple(grads))))
         results = self._run(node, list(grads))
-        results = tuple(r if e[0] in visited else None for r, e in zip(results, node.next_functions, strict=False))
+        if not hasattr(node, "saved_tensors"):  # only a Function computes gradients that nobody wants
+            results = tuple(r if e[0] in visited else None for r, e in zip(results, node.next_functions, strict=False))
         for hook in self.registry.post[node]:
             results = _replaced(results, hook(results, tuple(grads)))
         return results

@@ -180,17 +180,11 @@ def run_reference(program: Program) -> tuple[Any, ...]:
 def comparable(program: Program) -> Program:
     """Without the hooks that PyTorch treats otherwise, on purpose of ours, when inputs are chosen.
 
-    It captures before the tensor hooks if the node runs for another input, and it shows a post-hook on a Function what
-    its backward returned for inputs that nobody asked for.
+    It captures before the tensor hooks if the node runs for another input.
     """
     if program.inputs is None:
         return program
-    split, count = set(), LEAVES
-    for name, _ in program.operations:
-        split |= {count, count + 1} if name == "split" else set()
-        count += 2 if name in TWO_OUTPUTS else 1
-    hooks = [(k, p) for k, p in program.hooks if k != "scale" and not (k.endswith("post") and p in split)]
-    return program._replace(hooks=hooks)
+    return program._replace(hooks=[(k, p) for k, p in program.hooks if k != "scale"])
 
 
 @given(programs())

@@ -25,9 +25,9 @@ FAMILIES = {
     "reduce": "sums_and_products logsumexp all_any extrema cumulative sorting unique statistics vector_norms distances "
     "calculus histograms segments",
     "random": "tensors",
-    "linalg": "einsum_and_tensordot matmul addmm products covariance inverse_and_solve determinant triangular cholesky "
-    "qr lu svd eigen norms pinv_rank_lstsq matrix_exp_and_power tensor_equations ldl householder ex_variants lobpcg "
-    "low_rank",
+    "linalg": "einsum_and_tensordot matmul addmm other_products covariance inverse_and_solve determinant triangular "
+    "cholesky qr lu svd eigen norms pinv_rank_lstsq matrix_exp_and_power tensor_equations ldl householder ex_variants "
+    "lobpcg low_rank",
     "network": "softmax layer_norm batch_and_group_norm dropout glu linear losses cross_entropy margin_losses "
     "fused_attention conv_kernels conv im2col pool_kernels pool interpolate grid_sample embedding embedding_bag "
     "ctc",

@@ -16,8 +16,26 @@ import importlib
 from typing import Any
 
 from undertow.ops import REGISTRY
+from undertow.tensor import Tensor
 from undertow.torch_names.absent import absent
 from undertow.torch_names.overloads import Overloads
+
+
+def _to_copy(
+    self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool | None = None,
+    non_blocking: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """What `Tensor.to` calls if there is something to do: always a copy."""
+    if layout is not None and layout is not self.layout:
+        raise NotImplementedError(f"_to_copy from {self.layout} to {layout}: call to_dense() or to_sparse()")
+    copied: Tensor = self.to(
+        dtype=dtype, device=device, non_blocking=non_blocking, copy=True, memory_format=memory_format
+    )
+    return copied.pin_memory() if pin_memory else copied
+
+
+#: what programs call by no name that Tensor or undertow has
+OF_ATEN: dict[str, Any] = {"alias": REGISTRY["alias"].function, "_to_copy": _to_copy}
 
 
 class Operators:
@@ -56,7 +74,7 @@ def find(name: str) -> Any:
     method = getattr(importlib.import_module("undertow").Tensor, name, None)
     if callable(method):
         return method
-    return REGISTRY[name].function if name in REGISTRY else None  # one that programs call by no name of ours: alias
+    return OF_ATEN.get(name)
 
 
 def load_library(path: str) -> None:

@@ -1,246 +1,25 @@
-"""From tensors to Python and NumPy values, and what a tensor says about its memory.
+"""What a tensor says of itself: sizes, strides and memory, kinds of dtype and device.
 
-Plain functions with the tensor first; `methods.py` makes them methods. Conversions that give another tensor, and so
-have a derivative, are operations: see ops/create/to_dtype_and_device.py.
+Plain functions with the tensor first; `methods.py` makes them methods.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, dtypes
-from undertow.backend.copies import copied
+from undertow.backend import dtypes
 from undertow.backend.interface import Array
-from undertow.backend.memory_order import inverse, is_channels_last, nesting, shown_strides
+from undertow.backend.memory_order import shown_strides
 from undertow.backend.public_dtypes import PREFIX
 from undertow.compiled import twin
-from undertow.errors import warn_once
-from undertow.modes import current
 from undertow.tensor.memory import Storage, byte_offset, memory_of
+from undertow.tensor.memory_formats import contiguous_format, is_laid_out, memory_format
 from undertow.tensor.size import Size
-from undertow.tensor.tensor import Tensor, current_edge
+from undertow.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
-
-
-class memory_format:
-    """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ...
-
-    >>> import undertow as ut
-    >>> ut.channels_last
-    undertow.channels_last
-    """
-
-    __slots__ = ("dims", "name", "order")
-
-    def __init__(self, name: str, order: str, dims: tuple[int, ...] | None = None) -> None:
-        self.name = name
-        self.order = order  # NumPy's letter for it
-        self.dims = dims  # the dimensions from the outermost to the innermost, where that is not their own order
-
-    def __repr__(self) -> str:
-        return f"{PREFIX[0]}.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
-
-
-contiguous_format = memory_format("contiguous_format", "C")
-preserve_format = memory_format("preserve_format", "K")
-channels_last = memory_format("channels_last", "C", (0, 2, 3, 1))
-channels_last_3d = memory_format("channels_last_3d", "C", (0, 2, 3, 4, 1))
-
-
-def as_memory_format(format: memory_format | None) -> memory_format:
-    """The format; None keeps the order there is."""
-    if format is None:
-        return preserve_format
-    if not isinstance(format, memory_format):
-        raise TypeError(
-            "memory_format must be one of undertow.contiguous_format, preserve_format, channels_last and "
-            f"channels_last_3d, got {format!r}"
-        )
-    return format
-
-
-def is_laid_out(array: Array, format: memory_format | None) -> bool:
-    """Whether the array's elements lie in the order of the format, without gaps."""
-    format = as_memory_format(format)
-    if format.dims is None:
-        return bool(array.flags.c_contiguous)
-    return array.ndim == len(format.dims) and lies_in(array, format.dims)
-
-
-def lies_in(array: Array, dims: Sequence[int]) -> bool:
-    """Whether the elements lie without gaps, the dimensions nested from the outermost to the innermost."""
-    span = array.itemsize
-    for dim in reversed(dims):
-        if array.shape[dim] != 1 and array.strides[dim] != span:
-            return not array.size
-        span *= array.shape[dim]
-    return True
-
-
-def format_of(array: Array) -> memory_format:
-    """The format that the array's strides are taken for. Where two would do, it is rows; gaps do not matter."""
-    if not is_channels_last(array):
-        return contiguous_format
-    return channels_last if array.ndim == 4 else channels_last_3d
-
-
-def has_strides_of(array: Array, format: memory_format) -> bool:
-    """Whether the strides are those of new memory of this format, also along dimensions of size 1."""
-    span, strides = array.itemsize, [0] * array.ndim
-    for dim in reversed(dims_of(format, array.ndim)):
-        strides[dim], span = span, span * max(array.shape[dim], 1)
-    return shown_strides(array) == tuple(strides)
-
-
-def dims_of(format: memory_format, ndim: int) -> tuple[int, ...]:
-    """The dimensions of a tensor of this format, from the outermost to the innermost."""
-    if format.dims is None:
-        return tuple(range(ndim))
-    if ndim != len(format.dims):
-        raise RuntimeError(
-            f"required rank {len(format.dims)} tensor to use {format.name} format; this one has {ndim} dimensions"
-        )
-    return format.dims
-
-
-def in_format(memory: Array, shape: Sequence[int], format: memory_format) -> Array:
-    """Consecutive elements under a shape, the dimensions nested as the format has them."""
-    dims = dims_of(format, len(shape))
-    return memory.reshape([shape[dim] for dim in dims]).transpose(inverse(dims))
-
-
-def copy_laid_out(array: Array, format: memory_format | None) -> Array:
-    """A copy of the array whose elements lie in the order of the format."""
-    format = as_memory_format(format)
-    if format.dims is None:
-        return made_in_order(array, format.order, copied)
-    dims = dims_of(format, array.ndim)
-    return copied(array.transpose(dims), "C").transpose(inverse(dims))
-
-
-def made_in_order(array: Array, order: str, make: Callable[[Any, str], Any]) -> Array:
-    """`make(array, order)`, but for order "K" (as it is) an expanded dimension is nested where it stands.
-
-    NumPy nests dimensions of stride 0 innermost; then a copy of an expanded tensor is contiguous in none of its views.
-    """
-    if order != "K" or 0 not in array.strides:
-        return make(array, order)
-    dims = nesting(array.shape, [array.strides])
-    return make(array.transpose(dims), "C").transpose(inverse(dims))
-
-
-# ---- to Python numbers
-
-
-def item(self: Tensor) -> Any:
-    """The single element as a Python number; no gradient flows through it.
-
-    >>> import undertow as ut
-    >>> ut.tensor([2.5]).item()
-    2.5
-    """
-    if self._array.size != 1:
-        raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
-    return self._array.item()
-
-
-def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers (a number for a 0-d tensor).
-
-    >>> import undertow as ut
-    >>> ut.tensor([[1.0, 2.0], [3.0, 4.0]]).tolist()
-    [[1.0, 2.0], [3.0, 4.0]]
-    """
-    return self._array.tolist()
-
-
-def python_number(self: Tensor, complex_: bool = False) -> Any:
-    """The single element, for `float(t)` and its kin: a real number unless `complex_`."""
-    if self._array.size != 1:
-        raise ValueError("only one element tensors can be converted to Python scalars")
-    if current_edge(self) is not None:
-        warn_once(
-            "scalar-of-tensor-that-requires-grad",
-            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
-            "Consider using tensor.detach() first.",
-        )
-    number = self._array.item()
-    if not complex_ and isinstance(number, complex):
-        if number.imag:
-            raise RuntimeError(
-                f"value cannot be converted to type double without overflow: {number} has an imaginary part. "
-                "Use complex(tensor), or tensor.real."
-            )
-        return number.real
-    return number
-
-
-def to_bool(self: Tensor) -> bool:
-    """`bool(tensor)`, of a single element.
-
-    >>> import undertow as ut
-    >>> ut.is_nonzero(ut.tensor([1.0]))
-    True
-    """
-    size = self._array.size
-    if size != 1:
-        what = "no values" if size == 0 else "more than one value"
-        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
-    return bool(self._array.item())
-
-
-def to_int(self: Tensor) -> int:
-    """`int(tensor)`; ValueError for NaN, OverflowError for infinity."""
-    return int(python_number(self))
-
-
-def to_float(self: Tensor) -> float:
-    """`float(tensor)`."""
-    return float(python_number(self))
-
-
-def to_complex(self: Tensor) -> complex:
-    """`complex(tensor)`."""
-    return complex(python_number(self, complex_=True))
-
-
-def to_index(self: Tensor) -> int:
-    """What makes `values[tensor]` and `range(tensor)` work: an integer of a single element."""
-    if self._array.size != 1 or self._array.dtype.kind not in "iub":
-        raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(self._array.item())
-
-
-# ---- to arrays
-
-
-def numpy(self: Tensor, *, force: bool = False) -> Array:
-    """The tensor as a NumPy array that shares its memory.
-
-    force  allow tensors that require grad: their history is left behind
-
-    >>> import undertow as ut
-    >>> ut.ones(2).numpy()
-    array([1., 1.], dtype=float32)
-    """
-    if not force and current().grad_enabled and current_edge(self) is not None:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if self._xp.device.type != "cpu":
-        if force:
-            return cpu.take_over(self._array)
-        raise TypeError(
-            f"can't convert {self._xp.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-            "memory first."
-        )
-    return self._array.view()  # a view, so that setting its shape cannot change the tensor's
-
 
 # ---- as a container
 
@@ -507,13 +286,8 @@ NEVER = property(lambda self: False, doc="False: undertow has no tensors of this
 
 #: attribute -> function or property; `methods.py` puts them on Tensor
 METHODS: dict[str, Any] = {
-    "__bool__": to_bool,
-    "__complex__": to_complex,
     "__contains__": contains,
-    "__float__": to_float,
     "__hash__": object.__hash__,  # by identity, because `==` compares elements
-    "__index__": to_index,
-    "__int__": to_int,
     "__len__": length,
     "data_ptr": data_ptr,
     "dim": dim,
@@ -532,7 +306,6 @@ METHODS: dict[str, Any] = {
     "is_mps": NEVER,
     "is_mtia": NEVER,
     "is_nested": NEVER,
-    "is_nonzero": to_bool,
     "is_pinned": is_pinned,
     "is_quantized": NEVER,
     "is_same_size": is_same_size,
@@ -541,18 +314,15 @@ METHODS: dict[str, Any] = {
     "is_vulkan": NEVER,
     "is_xla": NEVER,
     "is_xpu": NEVER,
-    "item": item,
     "itemsize": property(element_size),
     "name": property(lambda self: None, doc="None, as of PyTorch's tensors."),
     "nbytes": property(nbytes),
     "ndimension": dim,
     "nelement": numel,
     "numel": numel,
-    "numpy": numpy,
     "size": size,
     "storage": storage,
     "storage_offset": storage_offset,
     "stride": stride,
-    "tolist": tolist,
     "untyped_storage": untyped_storage,
 }

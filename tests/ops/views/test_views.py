@@ -20,7 +20,7 @@ from undertow.ops.inplace.forms import in_place
 from undertow.ops.views.as_strided import geometry_of, layout_of
 from undertow.ops.views.reshape import is_viewable
 from undertow.tensor import LEAF, Tensor
-from undertow.tensor.facts import channels_last
+from undertow.tensor.memory_formats import channels_last
 
 mul_ = in_place("mul", ops.mul)
 

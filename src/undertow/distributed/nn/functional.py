@@ -25,7 +25,7 @@ from undertow.distributed import collectives, point_to_point
 from undertow.distributed.process_group import ProcessGroup, world
 from undertow.distributed.reduce_op import ReduceOp
 from undertow.tensor import Tensor
-from undertow.tensor.facts import contiguous_format
+from undertow.tensor.memory_formats import contiguous_format
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "recv", "reduce",

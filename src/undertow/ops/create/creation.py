@@ -23,7 +23,7 @@ from undertow.ops.create.convert import convert
 from undertow.ops.declare import composite
 from undertow.ops.views.clone import clone
 from undertow.tensor import LEAF, Size, Tensor, current_edge, share_memory
-from undertow.tensor.facts import as_memory_format, in_format, preserve_format
+from undertow.tensor.memory_formats import as_memory_format, in_format, preserve_format
 from undertow.tensor.torch_function import DisableTorchFunction
 
 if TYPE_CHECKING:

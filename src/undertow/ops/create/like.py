@@ -27,7 +27,7 @@ from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import add
 from undertow.ops.views.clone import clone
 from undertow.tensor import Size, Tensor, share_memory
-from undertow.tensor.facts import as_memory_format, has_strides_of, made_in_order
+from undertow.tensor.memory_formats import as_memory_format, has_strides_of, made_in_order
 from undertow.tensor.tensor import requires_grad
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from undertow.ops.views.clone import clone
 from undertow.ops.views.splitting import unbind
 from undertow.scopes import call_with
 from undertow.tensor import Tensor
-from undertow.tensor.facts import as_memory_format, format_of, has_strides_of, preserve_format, type_name
+from undertow.tensor.facts import type_name
+from undertow.tensor.memory_formats import as_memory_format, format_of, has_strides_of, preserve_format
 
 if TYPE_CHECKING:
-    from undertow.tensor.facts import memory_format
+    from undertow.tensor.memory_formats import memory_format
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:

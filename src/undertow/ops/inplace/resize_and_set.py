@@ -19,8 +19,8 @@ from undertow.ops.inplace.views import count_change
 from undertow.ops.views.as_strided import as_strided, geometry_of
 from undertow.ops.views.by_memory import by_memory
 from undertow.tensor import LEAF, Tensor, counter_of, extra_of
-from undertow.tensor.facts import contiguous_format, format_of, in_format, memory_format, preserve_format
 from undertow.tensor.memory import Storage, memory_of
+from undertow.tensor.memory_formats import contiguous_format, format_of, in_format, memory_format, preserve_format
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.views import is_view
 

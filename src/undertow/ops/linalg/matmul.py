@@ -261,7 +261,7 @@ def _small_matmul(input: Array, other: Array) -> Array:
     if input.ndim == 1:
         if other.ndim == 1:
             return dot(input, other)
-        if current().transforms:  # fewer steps
+        if input.stands_for_many:  # under vmap: fewer steps
             return mv(recorded.t(other), input)
         return recorded.squeeze(mm(recorded.expand_dims(input, 0), other), 0)
     return mm(input, other) if other.ndim == 2 else mv(input, other)

@@ -14,7 +14,7 @@ from undertow.ops.linalg.matmul import matmul
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
 from undertow.ops.views.clone import clone
 from undertow.tensor import Tensor
-from undertow.tensor.facts import contiguous_format
+from undertow.tensor.memory_formats import contiguous_format
 
 #: of the numerator of degree 13, lowest power first
 PADE = (

@@ -24,7 +24,7 @@ from undertow.ops.pointwise.unary import not_implemented
 from undertow.ops.random import draw as draw
 from undertow.ops.random.generator import as_generator
 from undertow.tensor import Tensor, current_edge
-from undertow.tensor.facts import made_in_order
+from undertow.tensor.memory_formats import made_in_order
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device

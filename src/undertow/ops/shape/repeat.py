@@ -21,7 +21,7 @@ from undertow.ops.shape.meshgrid_and_combinations import index_tensor
 from undertow.ops.views.clone import clone
 from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.ops.views.reshape import flatten, reshape
-from undertow.tensor.facts import contiguous_format
+from undertow.tensor.memory_formats import contiguous_format
 
 if TYPE_CHECKING:
     from undertow.ops.declare.rules.batch_in_front import InDims

@@ -11,7 +11,7 @@ from undertow.compiled import shortcut
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, composite, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
-from undertow.tensor.facts import contiguous_format, copy_laid_out, is_laid_out, made_in_order, preserve_format
+from undertow.tensor.memory_formats import contiguous_format, copy_laid_out, is_laid_out, made_in_order, preserve_format
 
 clone = primitive(
     "clone",

@@ -11,7 +11,7 @@ from undertow.ops.declare import REGISTRY, composite
 from undertow.ops.views.as_strided import as_strided
 from undertow.ops.views.clone import clone
 from undertow.ops.views.reshape import reshape
-from undertow.tensor.facts import contiguous_format
+from undertow.tensor.memory_formats import contiguous_format
 
 #: the views of which there are copies, and arguments for an example
 VIEWS = {

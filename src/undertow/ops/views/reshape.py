@@ -22,11 +22,9 @@ from undertow.ops.declare.rules.shifted_dims import shifted
 from undertow.ops.views.clone import clone, contiguous
 from undertow.ops.views.dimensions import unsqueeze
 from undertow.tensor import Tensor
-from undertow.tensor.facts import (
-    contiguous_format,
-    element_strides,
-)
+from undertow.tensor.facts import element_strides
 from undertow.tensor.memory import bytes_into_base
+from undertow.tensor.memory_formats import contiguous_format
 from undertow.tensor.tensor import share_memory
 
 # ---- views

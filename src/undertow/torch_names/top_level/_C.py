@@ -25,9 +25,9 @@ from undertow.modes import set_grad_enabled as _set_grad_enabled
 from undertow.ops.random.generator import Generator as Generator
 from undertow.tensor import Size as Size
 from undertow.tensor import Tensor
-from undertow.tensor.facts import memory_format as memory_format
 from undertow.tensor.layouts import layout as layout
 from undertow.tensor.memory import Storage
+from undertow.tensor.memory_formats import memory_format as memory_format
 from undertow.tensor.torch_function import DisableTorchFunction as DisableTorchFunction
 from undertow.tensor.torch_function import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from undertow.tensor.torch_function import asking

@@ -18,7 +18,7 @@ from undertow.ops.declare import Op
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP, REDUCTION, Rule
 from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded, in_front, loop, operation, padded
 from undertow.tensor import Tensor
-from undertow.tensor.facts import memory_format
+from undertow.tensor.memory_formats import memory_format
 
 
 def apply_to_batch(op: Op, values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:

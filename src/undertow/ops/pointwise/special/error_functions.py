@@ -1,4 +1,4 @@
-"""The error function, its complement and its inverse; and what other special functions are made of.
+"""The error function, its complement (scaled, too) and its inverse; and what other special functions are made of.
 
 Kernels compute in double precision, on a flat array; `in_double` casts there and back.
 """
@@ -150,4 +150,10 @@ erfc = unary(
     forward=_complementary_error_function,
     vjp=lambda xp, g, input: g * xp.exp(-(input * input)) * (-2 / math.sqrt(math.pi)),
     variants="function method in_place in_place_function foreach",
+)
+
+special_erfcx = unary(
+    "special_erfcx",
+    forward=lambda xp, input: in_double(xp, "special_erfcx", lambda xp, x: special.erfcx(x), input),
+    vjp=lambda xp, g, input, out: g * (out * input * 2 - 2 / math.sqrt(math.pi)),
 )

@@ -1,4 +1,4 @@
-"""The normal distribution and its tails (erfcx, ndtr, log_ndtr, ndtri); products with logarithms (entr, xlog1py)."""
+"""The normal distribution and its tails (ndtr, log_ndtr, ndtri); products with logarithms (entr, xlog1py)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ from undertow.ops.pointwise.special.error_functions import (
 from undertow.ops.pointwise.unary import unary
 
 SQRT2, SQRT_PI = math.sqrt(2), math.sqrt(math.pi)
-
-special_erfcx = unary(
-    "special_erfcx",
-    forward=lambda xp, input: in_double(xp, "special_erfcx", lambda xp, x: kernels.erfcx(x), input),
-    vjp=lambda xp, g, input, out: g * (out * input * 2 - 2 / SQRT_PI),
-)
 
 
 @composite

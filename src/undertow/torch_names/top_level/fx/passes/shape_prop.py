@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from undertow.tensor import Tensor
-from undertow.tensor.facts import channels_last, contiguous_format
+from undertow.tensor.memory_formats import channels_last, contiguous_format
 
 from ..graph_module import Interpreter
 from ..node import Node, map_aggregate
