@@ -245,6 +245,16 @@ def test_memory_is_counted_and_handed_out_lowest_first(xp: Any) -> None:
     assert ut.cuda.memory_allocated() == before <= ut.cuda.max_memory_allocated() <= ut.cuda.max_memory_reserved()
 
 
+@pytest.mark.parametrize("name", ["amax", "max"])
+def test_gradients_of_extrema_need_a_mask_and_themselves(name: str) -> None:
+    x = ut.randn(64, 1024, device="cuda", requires_grad=True)
+    largest = getattr(x, name)(*([1] if name == "amax" else [])).sum()
+    before = ut.cuda.memory_allocated()
+    ut.cuda.reset_peak_memory_stats()
+    largest.backward()
+    assert ut.cuda.max_memory_allocated() - before < 1.5 * x.nbytes
+
+
 def test_memory_that_runs_out(xp: Any) -> None:
     from undertow import _cuda
 
