@@ -229,6 +229,17 @@ def test_numpy_does_not_get_at_the_elements(xp: Any) -> None:
     assert pickle.loads(pickle.dumps(xp.asarray([1.5, 2.5]))).tolist() == [1.5, 2.5]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float16, np.complex64])
+def test_numbers_are_written_by_a_kernel(xp: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = xp.asarray(np.full((4, 5), 7).astype(dtype))
+    host = np.full((4, 5), 7).astype(dtype)
+    monkeypatch.setattr(xp, "asarray", None)  # nothing is copied from the host
+    for value in (True, 0, 3):
+        for index in ((slice(None), slice(1, 3)), (1,), (slice(0, 0),), (slice(None, None, 2), slice(None, None, -2))):
+            host[index] = there[index] = value
+            np.testing.assert_array_equal(there.to_host(), host)
+
+
 def test_memory_is_counted_and_handed_out_lowest_first(xp: Any) -> None:
     gc.collect()
     before = ut.cuda.memory_allocated()

@@ -150,13 +150,14 @@ def test_what_is_known_of_the_device() -> None:
         assert ut.ones(2).device.type == "cuda"
 
 
-def lstm_and_its_gradients(device: str, dtype: ut.dtype, **options: Any) -> list[np.ndarray]:
+def recurrence_and_its_gradients(kind: str, device: str, dtype: ut.dtype, **options: Any) -> list[np.ndarray]:
     """Outputs and states, gradients, gradients of gradients, and those of a plain backward pass."""
     ut.manual_seed(0)
-    layer = ut.nn.LSTM(5, 7, num_layers=2, **options).to(dtype).to(device)
+    layer = getattr(ut.nn, kind)(5, 7, num_layers=2, **options).to(dtype).to(device)
     start = np.random.default_rng(0).standard_normal((3, 4, 5))
     x = ut.tensor(start, dtype=dtype, device=device, requires_grad=True)
-    out, (h, c) = layer(x)
+    out, last = layer(x)
+    h, c = last if kind == "LSTM" else (last, last)
     grads = ut.autograd.grad(
         out.square().sum() + 2 * h.sum() + c.square().sum(), [x, *layer.parameters()], create_graph=True
     )
@@ -164,18 +165,28 @@ def lstm_and_its_gradients(device: str, dtype: ut.dtype, **options: Any) -> list
     second = [p.grad for p in (x, *layer.parameters())]
     x.grad = None
     layer.zero_grad()
-    again, (_, c) = layer(x)
-    (again.sum() + c.sin().sum()).backward()
+    again, last = layer(x)
+    (again.sum() + last[-1].sin().sum()).backward()
     return [t.detach().cpu().numpy() for t in (out, h, c, *grads, *second, *[p.grad for p in (x, *layer.parameters())])]
 
 
 @pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
 @pytest.mark.parametrize(
-    "options", [{"batch_first": True}, {"bidirectional": True}, {"bias": False, "bidirectional": True}]
+    ("kind", "options"),
+    [
+        *[
+            ("LSTM", o)
+            for o in ({"batch_first": True}, {"bidirectional": True}, {"bias": False, "bidirectional": True})
+        ],
+        *[("GRU", o) for o in ({"batch_first": True}, {"bias": False, "bidirectional": True})],
+        *[("RNN", o) for o in ({"bidirectional": True}, {"bias": False, "nonlinearity": "relu"})],
+    ],
 )
-def test_lstm_layers_and_their_gradients(options: dict[str, Any], dtype: ut.dtype) -> None:
+def test_recurrent_layers_and_their_gradients(kind: str, options: dict[str, Any], dtype: ut.dtype) -> None:
     tolerance = 1e-5 if dtype == ut.float32 else 1e-13
-    pairs = zip(*[lstm_and_its_gradients(device, dtype, **options) for device in ("cuda", "cpu")], strict=True)
+    pairs = zip(
+        *[recurrence_and_its_gradients(kind, device, dtype, **options) for device in ("cuda", "cpu")], strict=True
+    )
     for found, wanted in pairs:
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 

@@ -29,17 +29,17 @@ def step_of(mode: str) -> Step:
     return {"LSTM": lstm_step, "GRU": gru_step}.get(mode) or rnn_step("tanh" if mode == "RNN_TANH" else "relu")
 
 
-def has_node(mode: str, input: Tensor) -> bool:
+def has_node(input: Tensor) -> bool:
     """Whether all steps are one node where the input lies: autocast must see the products of those on devices."""
     if input._xp is cpu:
         return True
-    has_kernel = mode == "LSTM" and "lstm_step" in getattr(input._xp, "own_kernels", ())
-    return has_kernel and input.dtype in (dtypes.float32, dtypes.float64) and current().intercept is None
+    is_exact = input.dtype in (dtypes.float32, dtypes.float64)
+    return is_exact and "lstm_step" in getattr(input._xp, "own_kernels", ()) and current().intercept is None
 
 
 def run_layer(mode: str, input: Tensor, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
     """One layer in one direction: outputs of all steps, and the last state."""
-    if sizes is not None or weights.weight_hr is not None or current().transforms or not has_node(mode, input):
+    if sizes is not None or weights.weight_hr is not None or current().transforms or not has_node(input):
         gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
         inner = (weights.weight_hh, weights.bias_hh, weights.weight_hr)
         if sizes is not None:
