@@ -24,7 +24,7 @@ is_stored(const Chain *chain, int p)
             return 0;
         }
     }
-    return (p == chain->count - 1 && chain->end == NULL) || !chain->pieces[p].is_dead;
+    return (p == chain->count - 1 && chain->end == NULL) || chain->pieces[p].block != NULL;
 }
 
 Shape

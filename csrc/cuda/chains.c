@@ -50,7 +50,7 @@ source_of(Chain *chain, const Slot *operand, int *is_read)
     for (int p = chain->count - 1; p >= 0; p--) {
         const Piece *piece = &chain->pieces[p];
         if (overlap(&piece->out, operand, chain->size)) {
-            int is_the_same = coincide(&piece->out, operand) && piece->out.code == operand->code && !piece->is_dead;
+            int is_the_same = coincide(&piece->out, operand) && piece->out.code == operand->code && piece->block != NULL;
             *is_read |= is_the_same;
             return is_the_same ? ~p : MOST_SLOTS;
         }
@@ -79,7 +79,7 @@ can_write(const Chain *chain, const Slot *out)
     }
     for (int p = 0; p < chain->count; p++) {
         const Piece *piece = &chain->pieces[p];
-        if (!piece->is_dead && overlap(&piece->out, out, chain->size) && !coincide(&piece->out, out)) {
+        if (piece->block != NULL && overlap(&piece->out, out, chain->size) && !coincide(&piece->out, out)) {
             return 0;
         }
     }
@@ -128,14 +128,17 @@ add_piece(Chain *chain, Elementwise *kernel, Variant *variant, const Operand *op
 }
 
 void
-forget_chained(const Block *block)
+forget_chained(Block *block)
 {
     for (int k = 0; k < lane_count; k++) {
         Chain *chain = lanes[k]->chain;
         for (int p = 0; chain != NULL && p < chain->count; p++) {
-            chain->pieces[p].is_dead |= chain->pieces[p].block == block;
+            if (chain->pieces[p].block == block) {
+                chain->pieces[p].block = NULL;
+            }
         }
     }
+    block->is_chained = 0;
 }
 
 /* ---- closing */
@@ -209,7 +212,9 @@ close_chain(Lane *lane)
         }
     }
     for (int p = 0; p < chain->count; p++) {
-        ((Block *)chain->pieces[p].block)->is_chained = 0;
+        if (chain->pieces[p].block != NULL) {
+            chain->pieces[p].block->is_chained = 0;
+        }
     }
     mix_entries(lane, chain->from);
     chain->count = chain->slot_count = chain->number_count = 0;
@@ -263,7 +268,7 @@ is_apart(const Chain *chain, const Array *array, int written, int in_place)
     Slot all = all_of(array), own = slot_of(array, !in_place || array->size != chain->size);
     int apart = all.bytes > 0; /* as arrays have that are as large as a chain's, or smaller */
     for (int p = 0; p < chain->count && apart; p++) {
-        apart = chain->pieces[p].is_dead || !overlap(&chain->pieces[p].out, &all, chain->size);
+        apart = chain->pieces[p].block == NULL || !overlap(&chain->pieces[p].out, &all, chain->size);
     }
     for (int k = 0; k < chain->slot_count && apart && written; k++) {
         apart = !overlap(&chain->slots[k], &all, chain->size) || coincide(&chain->slots[k], &own);
@@ -277,7 +282,7 @@ can_end(const Chain *chain, const Reader *reader)
     const Piece *last = chain->count ? &chain->pieces[chain->count - 1] : NULL;
     const Array *input = reader->input;
     int ends = last != NULL && chain->end == NULL && reader->size <= END_BYTES && input->data == last->out.data &&
-               input->code == last->out.code && input->size == chain->size && !last->is_dead && input->is_contiguous;
+               input->code == last->out.code && input->size == chain->size && last->block != NULL && input->is_contiguous;
     for (int k = 0; k < MOST_BESIDE && ends; k++) {
         ends = (reader->reads[k] == NULL || is_apart(chain, reader->reads[k], 0, 0)) &&
                (reader->writes[k] == NULL || is_apart(chain, reader->writes[k], 1, k == 0 && reader->is_in_place));

@@ -17,8 +17,7 @@ typedef struct {
     Variant *variant;
     int sources[MOST_IN]; /* slots; ~p: the result of piece p; a number's is not looked at */
     Slot out;
-    const Block *block;
-    int is_dead; /* nobody has the result any more */
+    Block *block; /* NULL: nobody has the result any more */
 } Piece;
 
 struct Chain {

@@ -5,6 +5,7 @@
  * lanes.c        streams, and which of them work goes to      events.c   points in their work, to wait for
  * emulator.c     the threads that are the streams of emulated devices
  * memory.c       blocks of device memory: lowest free one first, statistics, what happens when there is none left
+ * ranges.c       large ones: parts of segments, cut off and joined again
  * held.c         blocks that are free, and still in use by another stream       pinned.c   memory of the host for copies
  * queue.c        what is asked of a stream, sent together; repeated sequences as graphs        watch.c   forgotten ones
  * launch.c       a kernel, a grid and its arguments
@@ -218,6 +219,29 @@ PyObject *module_set_memory_limit(PyObject *module, PyObject *bytes);
 PyObject *module_memory_blocks(PyObject *module, PyObject *nothing);
 extern PyObject *out_of_memory_error;
 
+/* ---- ranges.c */
+
+typedef struct Segment {
+    struct Segment *next;
+    Block *first; /* of its blocks, which follow by `behind` */
+} Segment;
+
+/* The large blocks of a stream. */
+typedef struct {
+    Segment *segments;
+    Block *free[2]; /* those of segments for blocks of a few megabytes, and all others */
+} Ranges;
+
+/* The best free range, cut to so many bytes; NULL: there is none. */
+Block *take_range(Ranges *ranges, size_t bytes);
+/* How much to ask of the driver for a block of so many bytes. */
+size_t segment_of(size_t bytes);
+/* Let memory of the driver serve blocks like one of so many bytes; -1, without an exception: there was no memory. */
+int add_segment(Ranges *ranges, Lane *lane, char *data, size_t size, size_t bytes);
+void put_back_range(Block *block);
+/* Give the segments that are free as a whole back to the driver; how many bytes these were. */
+size_t give_back_segments(Ranges *ranges);
+
 /* ---- held.c */
 
 /* Keep a block that has no owner any more until the streams that use it have come that far. */
@@ -328,7 +352,7 @@ Function kernel_function(PyObject *kernel);
 /* Let no more launches be joined to the last of a queue; whether they keep the device busy, and want to be sent. */
 int close_chain(Lane *lane);
 /* Nobody has what a block holds any more, so it need not be written. */
-void forget_chained(const Block *block);
+void forget_chained(Block *block);
 /* A kernel that reads an array, each of its elements once; what else it reads and writes; NULLs are left out. Text that
  * reads through `take` (backend/cuda/reading.py) is of such kernels. */
 #define MOST_BESIDE 6

@@ -1,4 +1,4 @@
-/* Memory of the device, in size classes, each of which hands out its lowest free block.
+/* Memory of the device: small blocks in size classes, each of which hands out its lowest free one; large ones in ranges.c.
  *
  * Lowest first, because a program that asks for memory and returns it in the same order again then gets the same
  * addresses again, step after step; a stack of free blocks would hand them out in another order every time.
@@ -23,6 +23,7 @@ struct Pool {
     Bin bins[BINS];
     char *slab;
     size_t slab_left;
+    Ranges ranges;
 };
 
 PyObject *out_of_memory_error;
@@ -57,32 +58,7 @@ reserve(size_t bytes)
     return found;
 }
 
-/* Give free blocks of a size class that lie in no slab back to the driver. */
-static void
-give_back_bin(Bin *bin)
-{
-    int kept = 0;
-    if (bin->count == 0 || bin->blocks[0]->size <= LARGEST_IN_SLAB) {
-        return;
-    }
-    for (int k = 0; k < bin->count; k++) {
-        Block *block = bin->blocks[k];
-        if (bin->free[k / 64] >> (k % 64) & 1) {
-            the_gpu->reserved -= block->size;
-            driver_free(block->data);
-            free(block);
-        }
-        else {
-            block->index = kept;
-            bin->blocks[kept++] = block;
-        }
-    }
-    bin->count = kept;
-    bin->lowest = 0;
-    memset(bin->free, 0, bin->room / 64 * sizeof(uint64_t));
-}
-
-/* The same for all streams of the device in use, after everything that was asked of them. */
+/* Give what is free back to the driver, of all streams of the device in use, after everything that was asked of them. */
 static void
 give_back(void)
 {
@@ -94,33 +70,41 @@ give_back(void)
         }
     }
     for (int k = 0; k < lane_count; k++) {
-        Pool *pool = lanes[k]->gpu == gpu ? lanes[k]->pool : NULL;
-        for (int b = 0; pool != NULL && b < BINS; b++) {
-            give_back_bin(&pool->bins[b]);
+        if (lanes[k]->gpu == gpu && lanes[k]->pool != NULL) {
+            the_gpu->reserved -= give_back_segments(&lanes[k]->pool->ranges);
         }
     }
 }
 
+/* Memory of the driver: so much as is best, or else so much as is needed. */
 static char *
-find_memory(Pool *pool, size_t bytes)
+find_memory(size_t best, size_t needed, size_t *size)
 {
-    size_t wanted = bytes <= LARGEST_IN_SLAB ? SLAB_BYTES : bytes;
-    if (bytes <= LARGEST_IN_SLAB && pool->slab_left >= bytes) {
-        pool->slab_left -= bytes;
-        pool->slab += bytes;
-        return pool->slab - bytes;
-    }
-    char *found = reserve(wanted);
+    *size = best;
+    char *found = reserve(best);
     if (found == NULL) { /* once more, with what is kept for later given back */
         the_gpu->retries++;
         give_back();
-        found = reserve(wanted);
-    }
-    if (found != NULL && bytes <= LARGEST_IN_SLAB) {
-        pool->slab = found + bytes;
-        pool->slab_left = SLAB_BYTES - bytes;
+        *size = needed;
+        found = reserve(needed);
     }
     return found;
+}
+
+static char *
+part_of_slab(Pool *pool, size_t bytes)
+{
+    if (pool->slab_left < bytes) {
+        char *slab = find_memory(SLAB_BYTES, SLAB_BYTES, &pool->slab_left);
+        if (slab == NULL) {
+            pool->slab_left = 0;
+            return NULL;
+        }
+        pool->slab = slab;
+    }
+    pool->slab_left -= bytes;
+    pool->slab += bytes;
+    return pool->slab - bytes;
 }
 
 static int
@@ -181,6 +165,36 @@ take_free(Bin *bin)
     return block;
 }
 
+static Block *
+small_block(Lane *lane, int number, size_t bytes)
+{
+    Bin *bin = &lane->pool->bins[number];
+    Block *block = take_free(bin);
+    if (block != NULL) {
+        return block;
+    }
+    char *data = part_of_slab(lane->pool, bytes); /* Python's lock may be free meanwhile */
+    block = data == NULL || make_room(bin) < 0 ? NULL : calloc(1, sizeof(Block));
+    if (block != NULL) {
+        *block = (Block){.data = data, .size = bytes, .references = 1, .bin = number, .index = bin->count, .lane = lane};
+        bin->blocks[bin->count++] = block;
+    }
+    return block;
+}
+
+static Block *
+large_block(Lane *lane, size_t bytes)
+{
+    Ranges *ranges = &lane->pool->ranges;
+    Block *block = take_range(ranges, bytes);
+    if (block == NULL) {
+        size_t size;
+        char *data = find_memory(segment_of(bytes), bytes, &size);
+        block = data == NULL || add_segment(ranges, lane, data, size, bytes) < 0 ? NULL : take_range(ranges, bytes);
+    }
+    return block;
+}
+
 Block *
 block_new(size_t bytes)
 {
@@ -196,20 +210,11 @@ block_new(size_t bytes)
         return raise_out_of_memory(bytes);
     }
     int number = bin_of(bytes, &rounded);
-    Bin *bin = &lane->pool->bins[number];
-    Block *block = take_free(bin);
-    if (block != NULL) {
-        count_allocated(lane->gpu, rounded);
-        return block;
-    }
-    char *data = find_memory(lane->pool, rounded); /* Python's lock may be free meanwhile */
-    block = data == NULL || make_room(bin) < 0 ? NULL : calloc(1, sizeof(Block));
+    Block *block = rounded <= LARGEST_IN_SLAB ? small_block(lane, number, rounded) : large_block(lane, rounded);
     if (block == NULL) {
         return raise_out_of_memory(bytes);
     }
-    *block = (Block){.data = data, .size = rounded, .references = 1, .bin = number, .index = bin->count, .lane = lane};
-    bin->blocks[bin->count++] = block;
-    count_allocated(lane->gpu, rounded);
+    count_allocated(lane->gpu, block->size);
     return block;
 }
 
@@ -234,8 +239,15 @@ block_put_back(Block *block)
         Py_DECREF(owner);
         return;
     }
-    Bin *bin = &block->lane->pool->bins[block->bin];
+    if (block->is_chained) {
+        forget_chained(block);
+    }
     block->lane->gpu->allocated -= block->size;
+    if (block->free_list != NULL) {
+        put_back_range(block);
+        return;
+    }
+    Bin *bin = &block->lane->pool->bins[block->bin];
     bin->free[block->index / 64] |= 1ull << (block->index % 64);
     if (block->index / 64 < bin->lowest) {
         bin->lowest = block->index / 64;
@@ -252,9 +264,6 @@ block_release(Block *block)
         hold_block(block);
     }
     else {
-        if (block->is_chained) {
-            forget_chained(block);
-        }
         block_put_back(block);
     }
 }
@@ -299,6 +308,34 @@ module_set_memory_limit(PyObject *module, PyObject *bytes)
     Py_RETURN_NONE;
 }
 
+static int
+add_row(PyObject *rows, const Block *block, int is_free)
+{
+    PyObject *row = Py_BuildValue("KniO", (unsigned long long)(uintptr_t)block->data, (Py_ssize_t)block->size,
+                                  block->lane->number, is_free ? Py_True : Py_False);
+    int status = row == NULL ? -1 : PyList_Append(rows, row);
+    Py_XDECREF(row);
+    return status;
+}
+
+static int
+add_rows(PyObject *rows, const Pool *pool)
+{
+    int status = 0;
+    for (int b = 0; b < BINS; b++) {
+        const Bin *bin = &pool->bins[b];
+        for (int n = 0; status == 0 && n < bin->count; n++) {
+            status = add_row(rows, bin->blocks[n], bin->free[n / 64] >> (n % 64) & 1);
+        }
+    }
+    for (const Segment *segment = pool->ranges.segments; segment != NULL; segment = segment->next) {
+        for (const Block *block = segment->first; status == 0 && block != NULL; block = block->behind) {
+            status = add_row(rows, block, block->is_free);
+        }
+    }
+    return status;
+}
+
 /* memory_blocks(): (address, bytes, stream, whether it is free) of every block of the device in use */
 PyObject *
 module_memory_blocks(PyObject *module, PyObject *nothing)
@@ -306,17 +343,8 @@ module_memory_blocks(PyObject *module, PyObject *nothing)
     PyObject *found = PyList_New(0);
     for (int k = 0; found != NULL && k < lane_count; k++) {
         const Pool *pool = lanes[k]->gpu == the_gpu ? lanes[k]->pool : NULL;
-        for (int b = 0; pool != NULL && b < BINS; b++) {
-            const Bin *bin = &pool->bins[b];
-            for (int n = 0; found != NULL && n < bin->count; n++) {
-                PyObject *row = Py_BuildValue("KniO", (unsigned long long)(uintptr_t)bin->blocks[n]->data,
-                                              (Py_ssize_t)bin->blocks[n]->size, lanes[k]->number,
-                                              bin->free[n / 64] >> (n % 64) & 1 ? Py_True : Py_False);
-                if (row == NULL || PyList_Append(found, row) < 0) {
-                    Py_CLEAR(found);
-                }
-                Py_XDECREF(row);
-            }
+        if (pool != NULL && add_rows(found, pool) < 0) {
+            Py_CLEAR(found);
         }
     }
     return found;

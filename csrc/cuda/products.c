@@ -215,13 +215,20 @@ multiply(Array *a, Array *b, Array *out)
     return status < 0 ? NULL : (Array *)Py_NewRef(out);
 }
 
-/* matmul(a, b): matrices, or stacks of them that have the same leading dimensions, or one of which is a single one;
- * of one dtype, none of them empty */
+static int
+can_hold(const Array *out, char code, int nd, const npy_intp *dims)
+{
+    return out->code == code && out->nd == nd && out->is_contiguous && out->is_writeable &&
+           memcmp(out->dims, dims, nd * sizeof(npy_intp)) == 0;
+}
+
+/* matmul(a, b, out=a new one): matrices, or stacks of them that have the same leading dimensions, or one of which is a
+ * single one; of one dtype, none of them empty. `out` is contiguous, and shares no memory with the others. */
 PyObject *
 module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    if (count != 2 || !IS_ARRAY(given[0]) || !IS_ARRAY(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "matmul(a, b) takes two arrays on cuda");
+    if (count < 2 || count > 3 || !IS_ARRAY(given[0]) || !IS_ARRAY(given[1]) || !IS_ARRAY(given[count - 1])) {
+        PyErr_SetString(PyExc_TypeError, "matmul(a, b, out) takes arrays on cuda");
         return NULL;
     }
     Array *a = (Array *)given[0], *b = (Array *)given[1];
@@ -252,7 +259,11 @@ module_matmul(PyObject *module, PyObject *const *given, Py_ssize_t count)
     memcpy(dims, stack->dims, nd * sizeof(npy_intp));
     dims[nd - 2] = m;
     dims[nd - 1] = n;
-    Array *out = array_new(a->dtype, nd, dims, NULL);
+    if (count == 3 && !can_hold((Array *)given[2], a->code, nd, dims)) {
+        PyErr_SetString(PyExc_NotImplementedError, "a product into an array of this shape or dtype on cuda");
+        return NULL;
+    }
+    Array *out = count == 3 ? (Array *)Py_NewRef(given[2]) : array_new(a->dtype, nd, dims, NULL);
     Array *result = out == NULL ? NULL : multiply(a, b, out);
     Py_XDECREF(out);
     return (PyObject *)result;

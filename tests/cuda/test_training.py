@@ -148,3 +148,65 @@ def test_what_is_known_of_the_device() -> None:
     ut.cuda.synchronize()
     with ut.device("cuda"):
         assert ut.ones(2).device.type == "cuda"
+
+
+def recurrence_and_its_gradients(kind: str, device: str, dtype: ut.dtype, **options: Any) -> list[np.ndarray]:
+    """Outputs and states, gradients, gradients of gradients, and those of a plain backward pass."""
+    ut.manual_seed(0)
+    layer = getattr(ut.nn, kind)(5, 7, num_layers=2, **options).to(dtype).to(device)
+    start = np.random.default_rng(0).standard_normal((3, 4, 5))
+    x = ut.tensor(start, dtype=dtype, device=device, requires_grad=True)
+    out, last = layer(x)
+    h, c = last if kind == "LSTM" else (last, last)
+    grads = ut.autograd.grad(
+        out.square().sum() + 2 * h.sum() + c.square().sum(), [x, *layer.parameters()], create_graph=True
+    )
+    ut.stack([g.square().sum() for g in grads]).sum().backward()
+    second = [p.grad for p in (x, *layer.parameters())]
+    x.grad = None
+    layer.zero_grad()
+    again, last = layer(x)
+    (again.sum() + last[-1].sin().sum()).backward()
+    return [t.detach().cpu().numpy() for t in (out, h, c, *grads, *second, *[p.grad for p in (x, *layer.parameters())])]
+
+
+@pytest.mark.parametrize("dtype", [ut.float32, ut.float64])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *[
+            ("LSTM", o)
+            for o in ({"batch_first": True}, {"bidirectional": True}, {"bias": False, "bidirectional": True})
+        ],
+        *[("GRU", o) for o in ({"batch_first": True}, {"bias": False, "bidirectional": True})],
+        *[("RNN", o) for o in ({"bidirectional": True}, {"bias": False, "nonlinearity": "relu"})],
+    ],
+)
+def test_recurrent_layers_and_their_gradients(kind: str, options: dict[str, Any], dtype: ut.dtype) -> None:
+    tolerance = 1e-5 if dtype == ut.float32 else 1e-13
+    pairs = zip(
+        *[recurrence_and_its_gradients(kind, device, dtype, **options) for device in ("cuda", "cpu")], strict=True
+    )
+    for found, wanted in pairs:
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
+
+
+def test_a_step_of_an_lstm_is_two_launches_each_way() -> None:
+    layer = ut.nn.LSTM(5, 7).to("cuda")
+
+    def launches(steps: int) -> int:
+        x = ut.randn(steps, 3, 5, device="cuda", requires_grad=True)
+        before = ut.cuda.launch_stats()["launches"]
+        layer(x)[1][0].sum().backward()
+        return int(ut.cuda.launch_stats()["launches"] - before)
+
+    launches(10)
+    assert launches(30) - launches(20) == 10 * 4
+
+
+def test_autocast_computes_the_products_of_an_lstm_in_half_precision() -> None:
+    layer, x = ut.nn.LSTM(5, 7).to("cuda"), ut.randn(4, 3, 5, device="cuda")
+    with ut.autocast("cuda", dtype=ut.bfloat16):
+        half, _ = layer(x)
+    difference = (half - layer(x)[0]).abs().max().item()
+    assert 1e-5 < difference < 0.05

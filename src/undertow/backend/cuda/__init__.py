@@ -16,6 +16,7 @@ fused        what takes array functions several steps      blocks       what ker
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          sorting, gather_scatter   sorting; sums by index
+recurrent    steps of LSTM layers
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
@@ -60,6 +61,7 @@ from undertow.backend.cuda import (
     pooling,
     precision,
     products,
+    recurrent,
     reductions,
     rows,
     scans,
@@ -91,7 +93,7 @@ from undertow.errors import OutOfMemoryError as OutOfMemoryError
 #: kernels that do several steps at once, by the names of backend/kernels.py
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
-    "linear": products.linear, "note_outside": indexing.note_outside,
+    "linear": products.linear, "note_outside": indexing.note_outside, **recurrent.KERNELS,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **gather_scatter.KERNELS,
     **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from undertow.backend.cuda import device, searching, sites, tail
+from undertow.backend.cuda import device, making, searching, sites, tail
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
 from undertow.backend.interface import Array
@@ -302,6 +302,9 @@ def setitem(x: Array, view: Array | None, index: Any, value: Array) -> None:
     if view is not None:
         if not x.is_writeable:
             raise ValueError("assignment destination is read-only")
+        if making.is_number_of(value, x.dtype):
+            making.filled(view, value)
+            return
         space.copyto(view, value if tail.is_device_array(value) else space.asarray(np.asarray(value), x.dtype))
         return
     index = as_indices(index)

@@ -62,7 +62,7 @@ def fits(value: int, dtype: DType) -> bool:
 def filled(array: Array, value: Any) -> Array:
     """Write one value everywhere."""
     if type(value) in (bool, int, float) or isinstance(value, np.generic):
-        if value == 0 and array.dtype.kind in "bui":
+        if value == 0 and array.dtype.kind in "bui" and array.is_contiguous:
             return device.extension().zero(array)
         return array.namespace.fill_kernel(array, value if array.dtype.kind != "b" else bool(value), array)
     if not tail.is_device_array(value):

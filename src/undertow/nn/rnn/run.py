@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undertow import ops
-from undertow.backend import cpu
+from undertow.backend import cpu, dtypes
 from undertow.modes import current
 from undertow.nn.rnn.lstm_node import LSTMRecurrence
 from undertow.nn.rnn.rnn_gru_node import GRURecurrence, RNNRecurrence
@@ -29,9 +29,17 @@ def step_of(mode: str) -> Step:
     return {"LSTM": lstm_step, "GRU": gru_step}.get(mode) or rnn_step("tanh" if mode == "RNN_TANH" else "relu")
 
 
+def has_node(input: Tensor) -> bool:
+    """Whether all steps are one node where the input lies: autocast must see the products of those on devices."""
+    if input._xp is cpu:
+        return True
+    is_exact = input.dtype in (dtypes.float32, dtypes.float64)
+    return is_exact and "lstm_step" in getattr(input._xp, "own_kernels", ()) and current().intercept is None
+
+
 def run_layer(mode: str, input: Tensor, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:
     """One layer in one direction: outputs of all steps, and the last state."""
-    if sizes is not None or weights.weight_hr is not None or input._xp is not cpu or current().transforms:
+    if sizes is not None or weights.weight_hr is not None or current().transforms or not has_node(input):
         gates = ops.linear(input, weights.weight_ih, weights.bias_ih)
         inner = (weights.weight_hh, weights.bias_hh, weights.weight_hr)
         if sizes is not None:
