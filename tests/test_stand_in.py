@@ -168,7 +168,8 @@ def test_absent_modules_say_so_when_they_are_used(tmp_path: Path) -> None:
             def strategy(self, kind=ShardingStrategy.FULL_SHARD) -> FullyShardedDataParallel | None: ...
 
         assert not isinstance(torch.nn.Linear(1, 1), FullyShardedDataParallel) and issubclass(Own, Own)
-        for use in (lambda: Own(3), lambda: torch.onnx.export(1, 2), lambda: list(ShardingStrategy)):
+        explained = lambda: torch._dynamo.explain(torch.sin)(torch.ones(1))
+        for use in (lambda: Own(3), lambda: torch.onnx.export(1, 2), lambda: list(ShardingStrategy), explained):
             try:
                 use()
             except NotImplementedError as error:
@@ -181,7 +182,8 @@ def test_absent_modules_say_so_when_they_are_used(tmp_path: Path) -> None:
     lines = undertow("run", written(tmp_path, "absent.py", program), folder=tmp_path).splitlines()
     assert lines[0].startswith("undertow, which stands for PyTorch here, does not have torch.distributed.fsdp.Fully")
     assert "torch.onnx.export: models are not exported: save the state_dict()" in lines[1]
-    assert "ShardingStrategy" in lines[2] and lines[3] == "No module named 'torch._six'"
+    assert "torch._dynamo.explain: nothing is compiled here" in lines[3]
+    assert "ShardingStrategy" in lines[2] and lines[4] == "No module named 'torch._six'"
 
 
 def test_a_part_of_a_program(tmp_path: Path) -> None:

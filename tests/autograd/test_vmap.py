@@ -440,6 +440,47 @@ def test_filling_what_all_examples_share(name: str) -> None:
     assert shared.tolist() == before
 
 
+@pytest.mark.parametrize(("outer", "refusal"), [("different", "different inplace"), ("error", "randomness error mode")])
+@pytest.mark.parametrize("inside", ["neither", "inner"])
+def test_filling_what_the_examples_of_an_outer_vmap_share(L: Any, outer: str, refusal: str, inside: str) -> None:
+    def fill(y: Any) -> Any:
+        return (L.zeros(50) if inside == "neither" else y * 1).normal_()
+
+    def both(x: Any) -> Any:
+        return L.vmap(fill, randomness="same")(L.zeros(4, 50)) + x
+
+    with pytest.raises(RuntimeError, match=refusal):
+        L.vmap(both, randomness=outer)(L.zeros(3, 50))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's forward mode says so of itself
+@pytest.mark.parametrize("draws", ["whole", "each"])
+def test_the_same_numbers_for_what_a_gradient_inside_depends_on(L: Any, draws: str) -> None:
+    """The point is the same for all examples, and the direction is not."""
+    each = L.vmap(lambda p: p.softmax(0).multinomial(20, replacement=True), randomness="different")
+
+    def loss(p: Any) -> Any:
+        kept = each(p.detach()) if draws == "each" else p.detach().softmax(1).multinomial(20, replacement=True)
+        return (kept.sum(1) * (p**2).sum(1)).sum()
+
+    def curvature(direction: Any) -> Any:
+        return L.func.jvp(L.func.grad(loss), (L.linspace(-1.0, 1.0, 6).reshape(3, 2),), (direction,))[1]
+
+    directions = L.ones(4, 3, 2)
+    rows = L.vmap(curvature, randomness="same")(directions)
+    assert (rows == rows[:1]).all() and rows.any()
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        L.vmap(curvature)(directions)
+
+
+def test_the_same_numbers_are_refused_for_examples_that_a_gradient_inside_leaves_different(L: Any) -> None:
+    def slope(p: Any) -> Any:
+        return L.func.grad(lambda q: (q * L.bernoulli(p)).sum())(L.ones(2))
+
+    with pytest.raises(RuntimeError, match="does not currently support same randomness with a batched tensor input"):
+        L.vmap(slope, randomness="same")(L.tensor([[0.25, 0.5], [0.5, 0.25]]))
+
+
 def test_drawing_in_the_shape_of_a_batch() -> None:
     x = ut.zeros(3, 50)
     for draw in (ut.rand_like, ut.randn_like, lambda x: ut.randint_like(x, 1000), lambda x: ut.bernoulli(x, 0.5)):

@@ -542,3 +542,12 @@ def test_without_batches_arrays_become_tensors(workers: int) -> None:
     assert second["x"].tolist() == [1, 1] and second["n"] == 1
     kept, _ = DataLoader(Arrays(), batch_size=None, collate_fn=lambda example: example)
     assert isinstance(kept["x"], np.ndarray)
+
+
+def test_a_loader_made_again_of_its_public_attributes(L: Any) -> None:
+    """As libraries do that exchange a loader's batch sampler: all but those that a batch sampler stands for."""
+    loader = L.utils.data.DataLoader(L.arange(6), batch_size=2, drop_last=True, timeout=0)
+    stood_for = ("batch_size", "sampler", "drop_last", "batch_sampler")
+    kept = {n: value for n, value in vars(loader).items() if not n.startswith("_") and n not in stood_for}
+    again = type(loader)(**kept, batch_sampler=[[5, 0], [1]])
+    assert [batch.tolist() for batch in again] == [[5, 0], [1]]

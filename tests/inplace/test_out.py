@@ -25,9 +25,20 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "creation": lambda L, out: L.zeros(2, 3, out=out),
     "where": lambda L, out: L.where(L.ones(2, 3) > 0, L.ones(2, 3), L.zeros(2, 3), out=out),
     "cumsum": lambda L, out: L.cumsum(L.ones(2, 3), dim=1, out=out),
+    "chain": lambda L, out: L.chain_matmul(L.ones(2, 2), L.ones(2, 3), out=out),
+    "normalize": lambda L, out: L.nn.functional.normalize(L.ones(2, 3), p=1.0, dim=0, out=out),
+}
+
+#: results of whole numbers and truths, of an operand that asks for a gradient
+WITHOUT_DERIVATIVES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "comparison": lambda L, x, out: L.gt(x, 1.0, out=out),
+    "position": lambda L, x, out: L.argmax(x, 1, out=out),
+    "boundaries": lambda L, x, out: L.bucketize(x, x.detach()[0], out=out),
+    "composite": lambda L, x, out: L.linalg.matrix_rank(x, out=out),
 }
 
 
+@pytest.mark.filterwarnings("ignore:torch.chain_matmul is deprecated")
 @pytest.mark.parametrize("name", CALLS)
 def test_the_result_is_written_into_the_given_tensor(L: Any, name: str) -> None:
     out = L.full((2, 3), -7.0)
@@ -46,6 +57,21 @@ def test_nothing_may_require_grad(L: Any, what: str) -> None:
     with L.no_grad():
         L.mul(x, x, out=out)
     assert out.tolist() == [1, 1] and out.requires_grad == (what == "out")
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVES)
+def test_what_has_no_derivative_is_written_for_operands_that_require_grad(L: Any, name: str) -> None:
+    x = L.tensor([[0.5, 1.5], [1.0, 2.0]], requires_grad=True)
+    expected = WITHOUT_DERIVATIVES[name](L, x, None)
+    out = L.empty(0, dtype=expected.dtype)
+    assert WITHOUT_DERIVATIVES[name](L, x, out) is out
+    assert out.tolist() == expected.tolist() and not out.requires_grad
+
+
+def test_one_result_of_several_that_has_a_derivative_is_enough_to_refuse(L: Any) -> None:
+    x, out = L.ones(2, 2, requires_grad=True), (L.empty(2), L.empty(2, dtype=L.int64))
+    with pytest.raises(RuntimeError, match="support automatic differentiation"):
+        L.max(x, 1, out=out)
 
 
 def test_several_results(L: Any) -> None:

@@ -8,7 +8,6 @@ an example of its own in each place of the batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.autograd.forward.tangents import set_tangent, tangent_of
@@ -16,9 +15,6 @@ from undertow.autograd.interceptors.stack import Transforms, active, stands_for,
 from undertow.autograd.tensor_attributes import detached, get_requires_grad
 from undertow.ops import REGISTRY
 from undertow.tensor import LEAF, Tensor
-
-if TYPE_CHECKING:
-    from undertow.autograd.vmap.level import VmapLevel
 
 
 def differentiable_alias(tensor: Tensor, connected: bool = True) -> Tensor:
@@ -32,14 +28,9 @@ def differentiable_alias(tensor: Tensor, connected: bool = True) -> Tensor:
 def spread(tensor: Tensor) -> Tensor:
     """The tensor as a batch of every active vmap. See Note [Gradients inside vmap]."""
     for level in active().vmaps:
-        if not is_batch_of(tensor, level):
-            tensor = level.wrap(level.front(tensor), 0)
+        if not level.holds(tensor):
+            tensor = level.spread(tensor)
     return tensor
-
-
-def is_batch_of(tensor: Tensor, level: VmapLevel) -> bool:
-    """Whether it holds the examples of that level, at the top or within those of levels above."""
-    return type(tensor) is BatchedTensor and (tensor._level is level or is_batch_of(tensor._value, level))
 
 
 def on_memory(tensor: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -92,8 +92,8 @@ class DataLoader:
                 "used.",
                 stacklevel=2,
             )
-        self.is_iterable = isinstance(dataset, IterableDataset)
-        if self.is_iterable:
+        self._is_iterable = isinstance(dataset, IterableDataset)
+        if self._is_iterable:
             _check_iterable(shuffle, sampler, batch_sampler)
         _check_choices(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset, self.num_workers, self.generator, self.progress = dataset, num_workers, generator, progress
@@ -104,18 +104,18 @@ class DataLoader:
         self.prefetch_factor = PREFETCH if prefetch_factor is None and num_workers else prefetch_factor
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
-        if not self.is_iterable and sampler is None and batch_sampler is None:
+        if not self._is_iterable and sampler is None and batch_sampler is None:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
-        if not self.is_iterable and batch_sampler is None and batch_size is not None:
+        if not self._is_iterable and batch_sampler is None and batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.sampler, self.batch_sampler = sampler, batch_sampler
         batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
-        self.note = ""
         self._made = True
 
     __class_getitem__: Any = classmethod(GenericAlias)  # for annotations: DataLoader[int]
     _made = False
+    note = ""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._made and name in FIXED:
@@ -125,7 +125,7 @@ class DataLoader:
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
-        if not self.is_iterable:
+        if not self._is_iterable:
             return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
         if self.batch_size is None:
             return len(self.dataset)
@@ -162,7 +162,7 @@ class DataLoader:
     def _batches(self, seed: int) -> Iterator[Any]:
         if self.num_workers:
             return self._prepared(seed)
-        if self.is_iterable:
+        if self._is_iterable:
             return map(_Stream(self, self.dataset), itertools.repeat(None))
         return map(self._fetch, self._tasks())
 
@@ -174,7 +174,7 @@ class DataLoader:
         workers = self._started(seed)
         running = workers.begin_pass()
         try:
-            if self.is_iterable:
+            if self._is_iterable:
                 yield from running.in_turn(lambda dataset: _Stream(self, dataset), END)
             else:
                 yield from running.in_order(self._fetch, self._tasks())
@@ -189,7 +189,7 @@ class DataLoader:
         if self._workers is not None:
             return self._workers
         ahead = self.prefetch_factor or PREFETCH
-        copied, begin = self.is_iterable, self.worker_init_fn
+        copied, begin = self._is_iterable, self.worker_init_fn
         workers = Workers(self.num_workers, ahead, seed, self.dataset, copied, begin, self.timeout)
         if self.persistent_workers:
             self._workers = workers

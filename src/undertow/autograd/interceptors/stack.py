@@ -140,11 +140,13 @@ class Transforms(Interceptor):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
+        if self.vmaps and getattr(function, "op", NOTHING).random:
+            for vmap in self.vmaps:
+                if not vmap.concerns((*args, *kwargs.values())):
+                    vmap.check_fill(tensor)
         for level in self.order:
             if level.concerns((tensor, *args, *kwargs.values())):
                 return level.in_place(name, function, tensor, args, kwargs, self)
-        if self.vmaps and getattr(function, "op", NOTHING).random:
-            self.vmaps[-1].check_fill()
         return under(None, change, tensor, *args, **kwargs)
 
     def in_place_view(

@@ -29,17 +29,30 @@ PLAIN = frozenset([float, int, bool, str, NoneType])
 
 
 class VmapLevel:
-    """number: from 1, the outermost first; size: how many examples; randomness: 'error', 'different' or 'same'."""
+    """number: from 1, the outermost first; size: how many examples; randomness: 'error', 'different' or 'same'.
 
-    __slots__ = ("number", "randomness", "size")
+    has_spread  a batch was made of a tensor that is the same for all examples (see Note [Gradients inside vmap])
+    """
+
+    __slots__ = ("has_spread", "number", "randomness", "size")
 
     def __init__(self, number: int, size: int, randomness: str) -> None:
         self.number, self.size, self.randomness = number, size, randomness
+        self.has_spread = False
+
+    def spread(self, tensor: Tensor) -> Tensor:
+        self.has_spread = True
+        spread: Tensor = self.wrap(self.front(tensor), 0)
+        return spread
 
     # ---- batches
 
     def is_batched(self, tensor: Any) -> bool:
         return type(tensor) is BatchedTensor and tensor._level is self
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether a tensor has the examples of this level, at the top or within those of levels above."""
+        return type(tensor) is BatchedTensor and (tensor._level is self or self.holds(tensor._value))
 
     def concerns(self, args: Any) -> bool:
         """Whether one of the arguments of a call is a batch of this level."""
@@ -201,9 +214,11 @@ class VmapLevel:
         return self.stacked(rows, below)
 
     def without_examples(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of a function that takes nothing but a shape from a batch."""
+        """The arguments of a function that takes nothing but a shape from a batch, or a batch that was spread."""
         shaped_like = op.random == "like" or (op.name == "bernoulli" and args[1] is not None)
-        if not shaped_like or not self.size or self.concerns((*args[1:], *kwargs.values())):
+        others = (*args[1:], *kwargs.values())
+        distributions = others if shaped_like else (args[0], *others)
+        if not self.size or not all([self.has_equal_examples(value) for value in distributions]):
             raise VmapError(
                 "vmap: Vmap does not currently support same randomness with a batched tensor input: the same numbers "
                 "for all examples are not possible for a distribution that depends on the example. Use "
@@ -211,8 +226,22 @@ class VmapLevel:
             )
         return self.pick(args, kwargs, 0)
 
-    def check_fill(self) -> None:
+    def has_equal_examples(self, value: Any) -> bool:
+        if type(value) in (list, tuple):
+            return all([self.has_equal_examples(v) for v in value])
+        if not self.is_batched(value):
+            return not self.concerns((value,))
+        if not self.has_spread:
+            return False
+        equal = under(active().without(self), REGISTRY["eq"].function, self.front(value), self.example(value, 0))
+        while type(equal) is BatchedTensor:
+            equal = equal._value
+        return bool(equal._array.all())
+
+    def check_fill(self, tensor: Tensor) -> None:
         """Raise if a tensor that is the same for all examples is not to be filled with random numbers."""
+        if self.holds(tensor):
+            return
         if self.randomness == "error":
             refuse_randomness()
         if self.randomness == "different":

@@ -1,13 +1,14 @@
 """`out=`: the result of an operation written into a given tensor.
 
-No derivative is recorded, so nothing involved may ask for one. The tensor takes the result's shape and keeps its dtype.
+No derivative is recorded, so nothing involved may ask for one, but where the tensor is of whole numbers or truths. The
+tensor takes the result's shape and keeps its dtype.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -58,7 +59,8 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     for target in targets:
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
-    if current().grad_enabled and any([requires_grad(t) for t in tensors_in((args, kwargs, targets))]):
+    involved = tensors_in((args, kwargs, targets)) if current().grad_enabled and holds_gradients(targets) else []
+    if any([requires_grad(t) for t in involved]):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad. Leave `out` away, or call it under no_grad."
@@ -80,6 +82,11 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     for target, value in zip(targets, results, strict=True):
         write_array(target, value._array, name)
     return type(result)(targets) if isinstance(result, ReturnType) else out
+
+
+def holds_gradients(targets: Sequence[Tensor]) -> bool:
+    """Whether one of them is of a dtype that has derivatives: whole numbers and truths have none to be lost."""
+    return any([dtypes.is_differentiable(target._array.dtype) for target in targets])
 
 
 def unrecorded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:

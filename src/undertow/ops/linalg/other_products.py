@@ -196,7 +196,7 @@ def _multiply_chain(matrices: list[Any]) -> Array:
     return product(0, n - 1)
 
 
-@composite
+@composite(out=True)
 def chain_matmul(*matrices: Any) -> Array:
     """The product of several matrices; `linalg.multi_dot` also takes vectors at the ends.
 

@@ -143,7 +143,7 @@ def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Array:
     return input * where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
 
 
-@composite
+@composite(out=True)
 def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Array:
     """Vectors along `dim` over their p-norm, or over eps if that is larger.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from undertow.nn.module import Module
+from undertow.torch_names.missing import refusal
 
 from ..compiler import (
     allow_in_graph,
@@ -47,6 +48,16 @@ def optimize(*args: Any, **kwargs: Any) -> Any:
     return lambda function: function
 
 
+def explain(f: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    """What PyTorch's compiler makes of a function."""
+    refusal("torch._dynamo.explain", "nothing is compiled here: functions run as they are called.")
+
+
+def export(f: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    """A function as a graph."""
+    refusal("torch._dynamo.export", "undertow.fx.experimental.proxy_tensor.make_fx writes one (docs/libraries.md).")
+
+
 def graph_break(msg: str = "") -> None:
     """There is no graph to break."""
 
@@ -72,8 +83,8 @@ def set_stance(*args: Any, **kwargs: Any) -> Iterator[None]:
 
 
 __all__ = [
-    "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
-    "forbid_in_graph", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends", "mark_dynamic",
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "explain",
+    "export", "forbid_in_graph", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends", "mark_dynamic",
     "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "optimize", "reset", "run",
     "substitute_in_graph",
 ]  # fmt: skip
