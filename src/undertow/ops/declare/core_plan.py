@@ -233,7 +233,7 @@ def bound(
     tree = whole(function, places, xp) or ("call", None, ("constant", function), ("constant", xp), *arguments)
     if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
-    return ("blocks", blocks.in_blocks(function, op.map_reduce, is_rule), tree, *arguments)
+    return ("blocks", blocks.in_blocks(function, op.map_reduce, is_rule, op.widens), tree, *arguments)
 
 
 def whole(function: Callable[..., Any], places: Mapping[str, int], xp: Namespace) -> Tree | None:
