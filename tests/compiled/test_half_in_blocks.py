@@ -45,7 +45,9 @@ def numbers(seed: int, *shape: int) -> Any:
 
 
 def bits(x: Tensor) -> Any:
-    return x.detach().view(ut.int16).numpy() if x.dtype.itemsize == 2 else x.detach().numpy()
+    """Of all that is no nan, whose sign means nothing."""
+    x = x.detach()
+    return x.view(ut.int16).masked_fill(x.isnan(), 0x7FFF).numpy() if x.dtype.itemsize == 2 else x.numpy()
 
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -98,3 +100,35 @@ def test_a_program_reads_half_precision_and_rounds(half: Any) -> None:
     assert in_blocks(lambda xp, x: x, widens=True)(x) is NotImplemented  # a result is no operand
     assert in_blocks(lambda xp, g: g, is_rule=True, widens=True)(x) is x
     assert in_blocks(lambda xp, x: x > 1, widens=True)(x).dtype == bool
+
+
+def gradients(function: Callable[[Any, Any], Any], x: Tensor, y: Tensor) -> list[Any]:
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    out = function(x, y)
+    out.backward(ut.tensor(numbers(3, *out.shape)).to(out.dtype))
+    return [None if leaf.grad is None else bits(leaf.grad) for leaf in (x, y)]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "less"])
+def test_gradients(name: str, pair: str, half: Any) -> None:
+    x, y = PAIRS[pair](*[ut.tensor(numbers(seed, 130, 1026)).to(half) for seed in (1, 2)])
+    found = gradients(FUNCTIONS[name], x, y)
+    with as_a_whole():
+        wanted = gradients(FUNCTIONS[name], x, y)
+    for got, expected in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_gradients_are_not_widened_as_a_whole(half: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a sum goes on as it is; what is broadcast is added up in float32."""
+    x, y = (ut.ones(300, 300, dtype=half, requires_grad=True) for _ in range(2))
+    row = ut.zeros(300, dtype=half, requires_grad=True)
+    g = ut.full((300, 300), 2.0**-10, dtype=half)
+    g[0] = 1
+    seen: list[Any] = []
+    out = x + y
+    out.grad_fn.register_hook(lambda inputs, outputs: seen.extend(inputs))
+    (out + row).backward(g)
+    assert [grad._array is g._array for grad in seen] == [True, True]
+    assert ut.equal(row.grad, g.float().sum(0).to(half))
