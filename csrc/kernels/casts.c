@@ -76,12 +76,35 @@ float_of_bfloat16(const void *from, void *to, npy_intp count)
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
 
+__attribute__((target("avx512f"))) static npy_intp
+half_of_float_16(const float *x, npy_uint16 *out, npy_intp count)
+{
+    npy_intp k = 0;
+    for (; k + 16 <= count; k += 16) {
+        __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT);
+        _mm256_storeu_si256((__m256i *)(out + k), half);
+    }
+    return k;
+}
+
+__attribute__((target("avx512f"))) static npy_intp
+float_of_half_16(const npy_uint16 *x, float *out, npy_intp count)
+{
+    npy_intp k = 0;
+    for (; k + 16 <= count; k += 16) {
+        _mm512_storeu_ps(out + k, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(x + k))));
+    }
+    return k;
+}
+
+#define HAS_WIDE __builtin_cpu_supports("avx512f")
+
 __attribute__((target("avx,f16c"))) static void
 half_of_float(const void *from, void *to, npy_intp count)
 {
     const float *x = from;
     npy_uint16 *out = to;
-    npy_intp k = 0;
+    npy_intp k = HAS_WIDE ? half_of_float_16(x, out, count) : 0;
     for (; k + 8 <= count; k += 8) {
         _mm_storeu_si128((__m128i *)(out + k), _mm256_cvtps_ph(_mm256_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT));
     }
@@ -95,7 +118,7 @@ float_of_half(const void *from, void *to, npy_intp count)
 {
     const npy_uint16 *x = from;
     float *out = to;
-    npy_intp k = 0;
+    npy_intp k = HAS_WIDE ? float_of_half_16(x, out, count) : 0;
     for (; k + 8 <= count; k += 8) {
         _mm256_storeu_ps(out + k, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + k))));
     }
