@@ -363,7 +363,7 @@ widened_result(const Operation *self, const Form *form, PyObject *const *argumen
     return result;
 }
 
-/* The result of an elementwise operation on half precision, computed in float32 and rounded (`widen` and `finished` of
+/* The result of an operation on half precision, computed in float32 and rounded (`widen` and `finished` of
  * ops/declare/apply.py); NULL without an exception: Python has to compute it. */
 static PyObject *
 narrow_result(Operation *self, const Form *form, int number, PyObject *state, PyObject *const *values)

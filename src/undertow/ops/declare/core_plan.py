@@ -62,7 +62,7 @@ def operation_plan(op: Op) -> plans.OperationPlan | None:
         is_view=int(form.is_view),
         takes_narrow=int(form.is_view or op.half_precision == "as_is"),
         elementwise=int(op.elementwise),
-        widens=int(op.elementwise and op.widens),
+        widens=int(op.widens),
         in_front=int(op.batch is ELEMENTWISE and not op.random),
         form=form_plan(form),
         number_form=None if form.number is None else form_plan(form.number),
