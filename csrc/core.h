@@ -137,6 +137,9 @@ PyObject *arithmetic_value(const Expression *, PyObject *const *arguments);
 /* The program that would be run for these arguments, if they are large, and its inputs, as a tuple; otherwise NULL, without
  * an exception if there is none. */
 PyObject *program_call_of(const Expression *, PyObject *const *arguments);
+/* The value on large arrays of half precision, computed in float32 and rounded, block by block; NULL without an exception:
+ * they have to be widened as a whole. */
+PyObject *narrow_value(const Expression *, PyObject *const *arguments);
 PyObject *set_large(PyObject *module, PyObject *elements);
 
 /* ---- multiples.c */

@@ -46,8 +46,7 @@ has_shape(PyObject *array, PyObject *shape)
     return 1;
 }
 
-/* Whether a gradient is what the node below expects; -1 and an exception if that cannot be told. */
-static int
+int
 fits(PyObject *grad, PyObject *shape, PyObject *dtype)
 {
     if (!PyArray_CheckExact(grad) && is_tensor(grad) && PyArray_CheckExact(SLOT(grad, core.t_array))) {

@@ -20,6 +20,8 @@ typedef struct {
 
 /* Look up what these functions ask arrays and namespaces for; once, before they are called. */
 int find_array_names(void);
+/* Whether a gradient has the shape and dtype that a node expects; -1 and an exception if that cannot be told. */
+int fits(PyObject *grad, PyObject *shape, PyObject *dtype);
 /* A gradient (taken over) in the shape and dtype that the node below expects. */
 PyObject *conformed(Pass *pass, PyObject *node, int index, PyObject *grad, PyObject *below);
 /* Add a gradient (taken over; NULL: none) to what the node below has got. */

@@ -3,6 +3,7 @@
  *
  * In every other case the Python function is called that it stands in for.
  */
+#include "backward/pass.h"
 #include "call/operation.h"
 #include "kernels/casts.h"
 
@@ -300,6 +301,51 @@ widened(PyObject *value)
     return wide;
 }
 
+/* Whether the node behind an edge expects such a gradient as this one. */
+static int
+is_expected_below(PyObject *edge, PyObject *grad)
+{
+    PyObject *below = node_behind(edge);
+    PyObject *shape = below == edge ? SLOT(below, core.n_shape) : NULL, *dtype = shape ? SLOT(below, core.n_dtype) : NULL;
+    int is_so = dtype != NULL && fits(grad, shape, dtype) > 0;
+    PyErr_Clear();
+    return is_so;
+}
+
+/* Gradients of half precision that are computed block by block. Those of operands that were broadcast are not: their sums
+ * are rounded, not what is added up. Returns whether all are there, -1 with an exception. */
+static int
+narrow_gradients(const Pull *self, const Rules *rules, PyObject **edges, PyObject *const *arguments, PyObject **gradients)
+{
+    int are_all_there = 1;
+    for (int k = 0; k < self->edge_count; k++) {
+        if (edges[k] == Py_None || rules->edges[k] == NULL) {
+            continue;
+        }
+        if (is_expected_below(edges[k], arguments[0])) {
+            gradients[k] = narrow_value(rules->edges[k], arguments);
+        }
+        if (gradients[k] == NULL && PyErr_Occurred()) {
+            return -1;
+        }
+        are_all_there &= gradients[k] != NULL;
+    }
+    return are_all_there;
+}
+
+static int
+widen_all(PyObject **arguments, int count)
+{
+    for (int k = 0; k < count; k++) {
+        PyObject *wide = widened(Py_NewRef(arguments[k]));
+        if (wide == NULL) {
+            return -1;
+        }
+        Py_SETREF(arguments[k], wide);
+    }
+    return 0;
+}
+
 /* The arguments of the rules are: gradient, kept tensors, values, needs. */
 int
 pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, PyObject *xp,
@@ -324,12 +370,9 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
     if (self->several && self->only >= 0) {
         grad = PyList_GET_ITEM(grad, self->only);
     }
-    arguments[owned] = widened(Py_NewRef(grad));
-    if (arguments[owned++] == NULL) {
-        return -1;
-    }
+    arguments[owned++] = Py_NewRef(grad);
     for (int k = 0; k < self->kept_count; k++) {
-        PyObject *value = widened(unpack(&self->kept[k], node, recorded));
+        PyObject *value = unpack(&self->kept[k], node, recorded);
         if (value == NULL) {
             goto done;
         }
@@ -350,6 +393,12 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
             }
         }
     }
+    int is_narrow_rule = xp == core.cpu && rules->joint == NULL && is_narrow(grad);
+    int found = is_narrow_rule ? narrow_gradients(self, rules, items, arguments, gradients) : 0;
+    if (found != 0 || widen_all(arguments, 1 + self->kept_count) < 0) {
+        status = found > 0 ? 0 : -1;
+        goto done;
+    }
     if (rules->joint != NULL) {
         PyObject *needs = needs_of(items, self->edge_count);
         if (needs != NULL) {
@@ -360,7 +409,7 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
     }
     status = 0;
     for (int k = 0; k < self->edge_count && status == 0; k++) {
-        if (items[k] != Py_None && rules->edges[k] != NULL) {
+        if (items[k] != Py_None && rules->edges[k] != NULL && gradients[k] == NULL) {
             gradients[k] = expression_value(rules->edges[k], arguments);
             if (gradients[k] == Py_None) {
                 Py_CLEAR(gradients[k]);

@@ -308,13 +308,10 @@ is_given_number(const Operation *self, PyObject *const *values)
            (PyFloat_CheckExact(values[self->number]) || PyLong_CheckExact(values[self->number]));
 }
 
-/* The arrays of tensors of one dtype of half precision in float32 (new references), and everything else as it is; that
- * dtype (borrowed), or NULL: Python has to look, or there is an exception.
- *
- * arguments  the arrays themselves (borrowed) */
+/* The arrays of tensors of one dtype of half precision, and everything else as it is; that dtype, or NULL: Python has to
+ * look. References are borrowed. */
 static PyArray_Descr *
-widen_arrays(const Operation *self, int number, PyObject *const *values, PyObject **arguments, PyObject **wide,
-             int *by_rows)
+narrow_operands(const Operation *self, int number, PyObject *const *values, PyObject **arguments, int *by_rows)
 {
     PyArray_Descr *dtype = NULL;
     *by_rows = 1;
@@ -336,28 +333,44 @@ widen_arrays(const Operation *self, int number, PyObject *const *values, PyObjec
         dtype = PyArray_DESCR(array);
         *by_rows &= PyArray_IS_C_CONTIGUOUS(array) != 0;
     }
-    for (int k = 0; dtype != NULL && k < self->count; k++) {
-        int is_array = arguments[k] != values[k] && PyArray_CheckExact(arguments[k]);
-        wide[k] = is_array ? cast_array((PyArrayObject *)arguments[k], PyArray_DescrFromType(NPY_FLOAT))
-                           : Py_NewRef(arguments[k]);
-        if (wide[k] == NULL) {
-            while (k > 0) {
-                Py_DECREF(wide[--k]);
-            }
-            return NULL;
-        }
-    }
     return dtype;
 }
 
-/* The result of an elementwise operation on half precision, computed in float32 and rounded (`widen` and `finished` of
+/* What a form computes of arrays of half precision in float32, rounded; NULL without an exception: Python has to. */
+static PyObject *
+widened_result(const Operation *self, const Form *form, PyObject *const *arguments, PyArray_Descr *dtype)
+{
+    PyObject *wide[MOST_ARGUMENTS], *result = NULL;
+    int count = 0;
+    for (int is_fine = 1; is_fine && count < self->count; count += is_fine) {
+        wide[count] = is_narrow(arguments[count])
+                          ? cast_array((PyArrayObject *)arguments[count], PyArray_DescrFromType(NPY_FLOAT))
+                          : Py_NewRef(arguments[count]);
+        is_fine = wide[count] != NULL;
+    }
+    if (count == self->count) {
+        result = compute(self, form, wide);
+    }
+    if (result != NULL && PyArray_ISFLOAT((PyArrayObject *)result)) {
+        PyObject *quiet = enter_quiet(); /* beyond its range they are infinite */
+        Py_INCREF(dtype);
+        Py_SETREF(result, cast_array((PyArrayObject *)result, dtype));
+        leave_quiet(quiet);
+    }
+    while (count > 0) {
+        Py_DECREF(wide[--count]);
+    }
+    return result;
+}
+
+/* The result of an operation on half precision, computed in float32 and rounded (`widen` and `finished` of
  * ops/declare/apply.py); NULL without an exception: Python has to compute it. */
 static PyObject *
 narrow_result(Operation *self, const Form *form, int number, PyObject *state, PyObject *const *values)
 {
-    PyObject *arguments[MOST_ARGUMENTS], *wide[MOST_ARGUMENTS];
+    PyObject *arguments[MOST_ARGUMENTS];
     int by_rows;
-    PyArray_Descr *dtype = widen_arrays(self, number, values, arguments, wide, &by_rows);
+    PyArray_Descr *dtype = narrow_operands(self, number, values, arguments, &by_rows);
     if (dtype == NULL) {
         return NULL;
     }
@@ -365,12 +378,9 @@ narrow_result(Operation *self, const Form *form, int number, PyObject *state, Py
     for (int k = 0; k < self->count; k++) { /* a tensor may be given another array meanwhile */
         Py_INCREF(arguments[k]);
     }
-    PyObject *result = compute(self, form, wide);
-    if (result != NULL && PyArray_ISFLOAT((PyArrayObject *)result)) {
-        PyObject *quiet = enter_quiet(); /* beyond its range they are infinite */
-        Py_INCREF(dtype);
-        Py_SETREF(result, cast_array((PyArrayObject *)result, dtype));
-        leave_quiet(quiet);
+    PyObject *result = narrow_value(form->forward, arguments);
+    if (result != NULL ? !dtype_is_right(form, arguments, result) : !PyErr_Occurred()) {
+        Py_XSETREF(result, widened_result(self, form, arguments, dtype));
     }
     if (result != NULL && (lies_right(form, by_rows, result) ||
                            (result = in_its_order(self, form, number, values, result)) != NULL)) {
@@ -378,7 +388,6 @@ narrow_result(Operation *self, const Form *form, int number, PyObject *state, Py
     }
     for (int k = 0; k < self->count; k++) {
         Py_DECREF(arguments[k]);
-        Py_DECREF(wide[k]);
     }
     Py_DECREF(dtype);
     return result;

@@ -138,7 +138,7 @@ find_other(Program *self, Step *step, PyObject *name, int number)
     const int *operands = step->operands;
     int type = number;
     if (PyUnicode_CompareWithASCIIString(name, "cast") == 0 && step->inputs == 1) {
-        step->loop = cast_of(places[operands[0]].type, number);
+        step->loop = cast_of(places[operands[0]].type, number, &step->data);
         step->name = "cast";
     }
     else if (PyUnicode_CompareWithASCIIString(name, "where") == 0 && step->inputs == 3 &&

@@ -396,6 +396,20 @@ program_call_of(const Expression *expression, PyObject *const *arguments)
     return program_and_inputs(expression->constant, values, expression->count - 1);
 }
 
+PyObject *
+narrow_value(const Expression *expression, PyObject *const *arguments)
+{
+    PyObject *values[MOST_IN_BLOCKS];
+    if (expression->kind != BLOCKS || !find_large(expression, arguments, values)) {
+        return NULL;
+    }
+    PyObject *result = quiet_call(expression->constant, values, expression->count - 1, NULL);
+    if (result == Py_NotImplemented) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
 /* The value of a formula; if its arguments are large, in blocks. */
 static PyObject *
 value_in_blocks(const Expression *expression, PyObject *const *arguments)

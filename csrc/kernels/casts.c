@@ -76,12 +76,35 @@ float_of_bfloat16(const void *from, void *to, npy_intp count)
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
 
+__attribute__((target("avx512f"))) static npy_intp
+half_of_float_16(const float *x, npy_uint16 *out, npy_intp count)
+{
+    npy_intp k = 0;
+    for (; k + 16 <= count; k += 16) {
+        __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT);
+        _mm256_storeu_si256((__m256i *)(out + k), half);
+    }
+    return k;
+}
+
+__attribute__((target("avx512f"))) static npy_intp
+float_of_half_16(const npy_uint16 *x, float *out, npy_intp count)
+{
+    npy_intp k = 0;
+    for (; k + 16 <= count; k += 16) {
+        _mm512_storeu_ps(out + k, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(x + k))));
+    }
+    return k;
+}
+
+#define HAS_WIDE __builtin_cpu_supports("avx512f")
+
 __attribute__((target("avx,f16c"))) static void
 half_of_float(const void *from, void *to, npy_intp count)
 {
     const float *x = from;
     npy_uint16 *out = to;
-    npy_intp k = 0;
+    npy_intp k = HAS_WIDE ? half_of_float_16(x, out, count) : 0;
     for (; k + 8 <= count; k += 8) {
         _mm_storeu_si128((__m128i *)(out + k), _mm256_cvtps_ph(_mm256_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT));
     }
@@ -95,7 +118,7 @@ float_of_half(const void *from, void *to, npy_intp count)
 {
     const npy_uint16 *x = from;
     float *out = to;
-    npy_intp k = 0;
+    npy_intp k = HAS_WIDE ? float_of_half_16(x, out, count) : 0;
     for (; k + 8 <= count; k += 8) {
         _mm256_storeu_ps(out + k, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + k))));
     }
@@ -118,16 +141,58 @@ is_bfloat16(const PyArray_Descr *descr)
     return PyDataType_ELSIZE(descr) == 2 && strcmp(tail == NULL ? name : tail + 1, "bfloat16") == 0;
 }
 
-static Narrow
+static const Narrow narrow_casts[2][2] = {{float_of_half, half_of_float}, {float_of_bfloat16, bfloat16_of_float}};
+
+static const Narrow *
 narrow_cast(const PyArray_Descr *from, const PyArray_Descr *to)
 {
-    if (from->type_num == NPY_FLOAT) {
-        return to->type_num == NPY_HALF && HAS_HALF ? half_of_float : is_bfloat16(to) ? bfloat16_of_float : NULL;
+    int narrows = from->type_num == NPY_FLOAT;
+    const PyArray_Descr *narrow = narrows ? to : from;
+    if (!narrows && to->type_num != NPY_FLOAT) {
+        return NULL;
     }
-    if (to->type_num == NPY_FLOAT) {
-        return from->type_num == NPY_HALF && HAS_HALF ? float_of_half : is_bfloat16(from) ? float_of_bfloat16 : NULL;
+    return narrow->type_num == NPY_HALF && HAS_HALF ? &narrow_casts[0][narrows]
+           : is_bfloat16(narrow)                    ? &narrow_casts[1][narrows]
+                                                    : NULL;
+}
+
+/* A step of a program, by the function that `data` points to: what is one number for all elements is cast once. */
+static void
+narrow_loop(char **args, const npy_intp *count, const npy_intp *strides, void *data)
+{
+    npy_intp found = strides[0] == 0 && *count > 1 ? 1 : *count;
+    (*(const Narrow *)data)(args[0], args[1], found);
+    for (npy_intp k = found; k < *count; k++) {
+        memcpy(args[1] + k * strides[1], args[1], strides[1]);
+    }
+}
+
+static PyUFuncGenericFunction
+narrow_loop_of(int from, int to, void **data)
+{
+    PyArray_Descr *first = PyArray_DescrFromType(from), *second = PyArray_DescrFromType(to);
+    *data = first == NULL || second == NULL ? NULL : (void *)narrow_cast(first, second);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return *data == NULL ? NULL : narrow_loop;
+}
+
+static PyUFuncGenericFunction
+plain_cast(int from, int to)
+{
+    for (size_t k = 0; k < sizeof(casts) / sizeof(casts[0]); k++) {
+        if (casts[k].from == from && (to == NPY_FLOAT || to == NPY_DOUBLE)) {
+            return casts[k].to[to == NPY_DOUBLE];
+        }
     }
     return NULL;
+}
+
+PyUFuncGenericFunction
+cast_of(int from, int to, void **data)
+{
+    *data = NULL;
+    return is_narrow_type(from) || is_narrow_type(to) ? narrow_loop_of(from, to, data) : plain_cast(from, to);
 }
 
 /* ---- arrays */
@@ -137,7 +202,7 @@ narrow_cast(const PyArray_Descr *from, const PyArray_Descr *to)
 
 typedef struct {
     PyUFuncGenericFunction loop;
-    Narrow narrow; /* instead of it */
+    const Narrow *narrow; /* instead of it */
     const char *from;
     char *to;
     npy_intp count, from_size, to_size;
@@ -151,7 +216,7 @@ cast_pieces(void *context, Py_ssize_t first, Py_ssize_t last)
     npy_intp count = end - start, strides[] = {cast->from_size, cast->to_size};
     char *args[] = {(char *)cast->from + start * cast->from_size, cast->to + start * cast->to_size};
     if (cast->narrow != NULL) {
-        cast->narrow(args[0], args[1], count);
+        (*cast->narrow)(args[0], args[1], count);
         forget_exceptions();
     }
     else {
@@ -167,7 +232,7 @@ converted_here(PyArrayObject *array, PyArray_Descr *descr)
     npy_intp strides[NPY_MAXDIMS], size = PyDataType_ELSIZE(descr);
     Cast cast = {.from = PyArray_BYTES(array), .count = PyArray_SIZE(array), .from_size = PyArray_ITEMSIZE(array)};
     cast.narrow = narrow_cast(PyArray_DESCR(array), descr);
-    cast.loop = cast.narrow != NULL || cast.count < MANY ? NULL : cast_of(PyArray_TYPE(array), descr->type_num);
+    cast.loop = cast.narrow != NULL || cast.count < MANY ? NULL : plain_cast(PyArray_TYPE(array), descr->type_num);
     cast.to_size = size;
     if ((cast.narrow == NULL && cast.loop == NULL) || !PyArray_ISONESEGMENT(array) || !PyArray_ISBEHAVED_RO(array) ||
         !PyDataType_ISNOTSWAPPED(descr)) {
@@ -209,17 +274,3 @@ converted(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     }
     return converted_here((PyArrayObject *)arguments[0], (PyArray_Descr *)arguments[1]);
 }
-
-/* ---- */
-
-PyUFuncGenericFunction
-cast_of(int from, int to)
-{
-    for (size_t k = 0; k < sizeof(casts) / sizeof(casts[0]); k++) {
-        if (casts[k].from == from && (to == NPY_FLOAT || to == NPY_DOUBLE)) {
-            return casts[k].to[to == NPY_DOUBLE];
-        }
-    }
-    return NULL;
-}
-

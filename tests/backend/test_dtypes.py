@@ -152,3 +152,14 @@ SHOWN: dict[str, Any] = {
 def test_a_dtype_that_is_shown_is_the_librarys(L: ModuleType, name: str) -> None:
     found = SHOWN[name](L, L.ones(2, requires_grad=True))
     assert found is L.float32 and repr(found) == f"{L.__name__}.float32" and found.is_floating_point
+
+
+def test_limits_and_promotions_are_looked_up_once() -> None:
+    first = ut.finfo(ut.float32)
+    first.eps = 1.0  # its own
+    assert ut.finfo(ut.float32).eps == 2.0**-23 and ut.finfo(np.float32).max == float(np.finfo("f").max)
+    assert ut.iinfo(ut.int8).max == 127 and repr(ut.iinfo(ut.uint8)) == "iinfo(min=0, max=255, dtype=uint8)"
+    for _ in range(2):  # an error is none the second time either
+        assert ut.promote_types("int32", np.float16) is ut.float16
+        with pytest.raises(RuntimeError, match="not supported"):
+            ut.promote_types(ut.uint16, ut.int32)

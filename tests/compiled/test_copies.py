@@ -124,6 +124,21 @@ def test_casts_that_overflow() -> None:
             assert ut.full((size,), 3.4e38).to(dtype)[0] == np.inf
 
 
+def test_every_half_is_cast_alike_wherever_it_lies() -> None:
+    half = np.arange(1 << 16, dtype="u2").view("e")
+    half = half[~np.isnan(half)]
+    with np.errstate(all="ignore"):
+        between = (half[1:].astype("f") + half[:-1].astype("f")) / 2  # half way: to the even one
+        wide = np.concatenate([between, np.nextafter(between, np.float32(0)), np.nextafter(between, np.float32(9e9))])
+        wide = wide[~np.isnan(wide)]
+        narrow = wide.astype("e")
+    for start in (0, 1, 15):
+        found = core.converted(half[start:], np.dtype("f"))
+        np.testing.assert_array_equal(found.view("i4"), half[start:].astype("f").view("i4"))
+        found = core.converted(wide[start:], np.dtype("e"))
+        np.testing.assert_array_equal(found.view("i2"), narrow[start:].view("i2"))
+
+
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 100])
 def test_half_precision_is_cast_here_at_any_size(count: int) -> None:
     narrowest = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)

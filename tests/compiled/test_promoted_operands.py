@@ -205,13 +205,38 @@ def test_half_precision_is_computed_in_float32_and_rounded(dtype: ut.dtype) -> N
     assert ut.equal(leaf.grad, y)
 
 
+@pytest.mark.parametrize("dtype", [ut.float16, ut.bfloat16])
+def test_operations_that_are_not_elementwise_round_in_the_core(
+    dtype: ut.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> Any:
+        raise AssertionError("Python was asked")
+
+    ut.manual_seed(0)
+    x, y = ut.randn(5, 4).to(dtype), ut.randn(4, 3).to(dtype)
+    calls: list[Any] = [
+        lambda x, y: x.sum(), lambda x, y: x.mean(0), lambda x, y: x.softmax(-1), lambda x, y: x @ y,
+        lambda x, y: x.cumsum(1), lambda x, y: ut.nn.functional.linear(x, y.t()), lambda x, y: x.amax(1),
+        lambda x, y: x.t().log_softmax(0), lambda x, y: x.argmax(1),
+    ]  # fmt: skip
+    wanted = [call(x.float(), y.float()) for call in calls]
+    monkeypatch.setattr("undertow.ops.declare.apply.widen", refuse)
+    for call, expected in zip(calls, wanted, strict=True):
+        found = call(x, y)
+        assert found.dtype == (ut.int64 if expected.dtype == ut.int64 else dtype)
+        assert ut.equal(found, expected.to(found.dtype)) and found.stride() == expected.stride()
+    leaf = x.clone().requires_grad_()
+    (leaf @ y).softmax(-1).amax().backward()
+    assert leaf.grad.dtype == dtype
+
+
 def test_many_whole_numbers_are_computed_with_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
 
     class Watched(blocks.Trace):
-        def __init__(self, dtypes: Any, shape: Any) -> None:
+        def __init__(self, dtypes: Any, *others: Any) -> None:
             given.extend([d.kind for d in dtypes])
-            super().__init__(dtypes, shape)
+            super().__init__(dtypes, *others)
 
     monkeypatch.setattr(blocks, "Trace", Watched)
     i = ut.arange(200_000).reshape(*(1,) * 6, 400, 500) % 7 + 1  # no other test has so many dimensions: all is new

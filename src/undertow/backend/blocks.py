@@ -19,6 +19,7 @@ import numpy as np
 
 from undertow.backend import traces
 from undertow.backend.cpu import cpu
+from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import ArrayNamespace
 from undertow.backend.traces import Total, Trace, Traced, TracedUfunc
 from undertow.compiled import core
@@ -51,16 +52,17 @@ def tracing() -> TracingNamespace:
     return TracingNamespace()
 
 
-def in_blocks(function: Callable[..., Any], reduces: bool = False, is_rule: bool = False) -> Any:
+def in_blocks(function: Callable[..., Any], reduces: bool = False, is_rule: bool = False, widens: bool = False) -> Any:
     """A forward or rule on large arrays: calling it with its arguments gives the result, or NotImplemented.
 
     reduces  it maps and reduces: its arrays are of one shape, but for the gradient, the first argument of a rule
     is_rule  whether it is a rule
+    widens   it is never given half precision: that is read in float32, and the result rounded to it
     """
-    return core.Programs(partial(_prepared, function, reduces, is_rule), reduces)
+    return core.Programs(partial(_prepared, function, reduces, is_rule, widens), reduces)
 
 
-def _prepared(function: Callable[..., Any], reduces: bool, is_rule: bool, *arguments: Any) -> Any:
+def _prepared(function: Callable[..., Any], reduces: bool, is_rule: bool, widens: bool, *arguments: Any) -> Any:
     """For arguments of a new kind: the program, the places of its inputs, and from how many elements on it pays.
 
     None is for a kind without a program; a program that is None stands for its only input.
@@ -68,16 +70,18 @@ def _prepared(function: Callable[..., Any], reduces: bool, is_rule: bool, *argum
     places = tuple([k for k, a in enumerate(arguments) if type(a) is np.ndarray])
     arrays = [arguments[k] for k in places]
     try:
-        trace = Trace([a.dtype for a in arrays], _shape_of(arrays, is_rule) if reduces else None)
+        half = next((a.dtype for a in arrays if is_narrow(a.dtype)), None) if widens else None
+        trace = Trace([a.dtype for a in arrays], _shape_of(arrays, is_rule) if reduces else None, half)
         values = list(arguments)
         for number, k in enumerate(places):
             values[k] = trace.input(number, arguments[k])
         result = function(tracing(), *values)
         if not isinstance(result, Traced | Total) or result.place[0] == "constant":
             return None
-        if result.place[0] == "input":  # the array that was given, or one that is equal to it
-            place = places[result.place[1]]
-            return (None, (place,), 0) if result is values[place] else None
+        given = [place for place in places if result is values[place]]
+        if given or result.place[0] == "input":  # the array that was given, or one that is equal to it
+            return (None, (given[0],), 0) if given and (half is None or is_rule) else None
+        result = trace.output(result)
         is_one = len(trace.steps) == 1 and isinstance(result, Traced)
         quick = is_one and getattr(trace.steps[0][0], "__name__", "") in QUICK
         return trace.program(result), places, MANY if quick else 0

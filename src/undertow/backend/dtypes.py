@@ -167,7 +167,7 @@ def is_bfloat16(d: np.dtype[Any]) -> bool:
 
 def numpy_dtype(d: DType) -> np.dtype[Any]:
     """np.dtype(d), which may be the first use of bfloat16."""
-    d = np.dtype(d)
+    d = d.dtype if type(d) is dtype else np.dtype(d)
     return bfloat16() if d.kind == "V" and is_bfloat16(d) else d
 
 
@@ -263,7 +263,11 @@ def common_type(a: DType, b: DType) -> dtype:
 
 def promote_types(a: DType, b: DType) -> np.dtype[Any]:
     """NumPy's dtype of the smallest that both fit in."""
-    high, low = numpy_dtype(a), numpy_dtype(b)
+    return _promoted(numpy_dtype(a), numpy_dtype(b))
+
+
+@cache
+def _promoted(high: np.dtype[Any], low: np.dtype[Any]) -> np.dtype[Any]:
     if high == low:
         return high
     if CATEGORY[high.kind] < CATEGORY[low.kind]:
@@ -282,7 +286,7 @@ def can_cast(from_: DType, to: DType) -> bool:
     >>> ut.can_cast(ut.float64, ut.float16), ut.can_cast(ut.float16, ut.int64)
     (True, False)
     """
-    return CATEGORY[np.dtype(from_).kind] <= CATEGORY[np.dtype(to).kind]
+    return CATEGORY[numpy_dtype(from_).kind] <= CATEGORY[numpy_dtype(to).kind]
 
 
 def _promote_within(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend.cpu import cpu
+from undertow.backend.dtypes import float32
 from undertow.backend.interface import Array, DType
 from undertow.compiled import core
 
@@ -25,10 +26,12 @@ class Trace:
     """The array functions that were asked for so far. Values are numbers: inputs, then constants, then results.
 
     shape  that of all results, if the program is for one shape only: the function may then ask for it
+    half   the dtype of half precision of those inputs that are read in float32, and of the result; None: there is none
     """
 
-    def __init__(self, inputs: Sequence[DType], shape: tuple[int, ...] | None = None) -> None:
+    def __init__(self, inputs: Sequence[DType], shape: tuple[int, ...] | None = None, half: DType = None) -> None:
         self.inputs = list(inputs)
+        self.half = half
         self.shape = shape
         self.constants: list[Array] = []
         self.steps: list[tuple[Any, ...]] = []
@@ -37,8 +40,18 @@ class Trace:
 
     def input(self, number: int, array: Array) -> Traced:
         made = Traced(self, ("input", number), array.dtype, array.ndim)
-        made.is_contiguous = array.flags.c_contiguous
+        if self.half is not None and array.dtype == self.half:
+            made.place, made.dtype = self.step("cast", float32.num, [made.place]), float32
+        made.is_contiguous = array.flags.c_contiguous or made.dtype != array.dtype  # which is a copy
         return made
+
+    def output(self, result: Traced | Total) -> Traced | Total:
+        """What was computed, rounded to half precision if inputs have it."""
+        if self.half is None or result.dtype.kind in "biu":
+            return result
+        if isinstance(result, Total) or result.dtype != float32:
+            raise UntraceableError("only single numbers in float32 are rounded")
+        return Traced(self, self.step("cast", self.half.num, [result.place]), self.half, result.ndim)
 
     def constant(self, value: Array, dtype: DType) -> tuple[str, int]:
         self.constants.append(np.asarray(value, dtype))

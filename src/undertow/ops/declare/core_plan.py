@@ -62,7 +62,7 @@ def operation_plan(op: Op) -> plans.OperationPlan | None:
         is_view=int(form.is_view),
         takes_narrow=int(form.is_view or op.half_precision == "as_is"),
         elementwise=int(op.elementwise),
-        widens=int(op.elementwise and op.widens),
+        widens=int(op.widens),
         in_front=int(op.batch is ELEMENTWISE and not op.random),
         form=form_plan(form),
         number_form=None if form.number is None else form_plan(form.number),
@@ -233,7 +233,7 @@ def bound(
     tree = whole(function, places, xp) or ("call", None, ("constant", function), ("constant", xp), *arguments)
     if op is None or not goes_in_blocks(op) or xp is not cpu or not 1 <= len(places) <= plans.MOST_ARGUMENTS:
         return tree
-    return ("blocks", blocks.in_blocks(function, op.map_reduce, is_rule), tree, *arguments)
+    return ("blocks", blocks.in_blocks(function, op.map_reduce, is_rule, op.widens), tree, *arguments)
 
 
 def whole(function: Callable[..., Any], places: Mapping[str, int], xp: Namespace) -> Tree | None:
