@@ -158,6 +158,10 @@ def test_which_stream_is_current() -> None:
 def test_streams_come_back_when_there_are_too_many() -> None:
     made = {id(ut.cuda.Stream()) for _ in range(100)}
     assert len(made) < 40
+    for given, priority in ((-1, -1), (-2, -2), (-9, -3), (5, 0)):  # there are some of every priority all the same
+        urgent = [ut.cuda.Stream(priority=given) for _ in range(6)]
+        assert {stream.priority for stream in urgent} == {priority}
+        assert 1 < len(set(map(id, urgent))) <= 6 and (priority == 0) == (id(urgent[0]) in made)
     x = ut.arange(5.0, device="cuda")
     for _ in range(3):
         stream = side_stream()

@@ -19,8 +19,8 @@ from undertow.backend.sparse.protocol import AnySparse
 from undertow.backend.streams import UsedInBlocks, chosen_streams
 from undertow.backend.streams import chosen_variable as chosen_variable
 
-#: how many streams a device has beside its default one
-MOST_STREAMS = 31
+#: how many streams a device has beside its default one, by their priority
+MOST_STREAMS = {0: 19, -1: 4, -2: 4, -3: 4}
 
 #: the scopes of streams that this thread has entered as `with stream:`, innermost first
 
@@ -71,15 +71,11 @@ class Stream(UsedInBlocks):
     def __new__(cls, device: Device | str | int | None = None, priority: int = 0, **ignored: Any) -> Stream:
         index = index_of(device)
         _namespace(index)  # the device is made ready
+        priority = max(min(MOST_STREAMS), min(0, priority))
         made = _made.setdefault((index, priority), [])
-        if sum([len(streams) for (where, _), streams in _made.items() if where == index]) < MOST_STREAMS:
+        if len(made) < MOST_STREAMS[priority]:
             made.append(stream_of_number(gpus.extension().new_lane(index, OWN, priority), index, priority))
             return made[-1]
-        if not made:
-            raise RuntimeError(
-                f"cuda:{index} has {MOST_STREAMS} streams already, and none of priority {priority}. Make those of rare "
-                "priorities first."
-            )
         return made[next(_turns) % len(made)]
 
     def wait_stream(self, stream: Stream) -> None:
