@@ -41,6 +41,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows 
 static Head *blocks[MOST_BLOCKS]; /* the oldest first */
 static int block_count;
 static size_t kept, limit = (size_t)-1;
+static struct {
+    size_t used, most_used; /* bytes of blocks that arrays have */
+    size_t made, reused;    /* how often the system was asked for one, and how often one was there */
+} counts;
 
 /* An eighth of the memory that there is, but not more than half a gigabyte. */
 static size_t
@@ -84,8 +88,20 @@ kept_block(size_t capacity)
             remove_block(k);
         }
     }
+    counts.used += capacity;
+    counts.most_used = counts.used > counts.most_used ? counts.used : counts.most_used;
+    counts.reused += found != NULL;
+    counts.made += found == NULL;
     UNLOCK;
     return found;
+}
+
+static void
+count_out(size_t capacity)
+{
+    LOCK;
+    counts.used -= capacity;
+    UNLOCK;
 }
 
 /* Free the oldest blocks until there is room for one more of that size. */
@@ -119,6 +135,7 @@ allocate(void *context, size_t bytes)
     if (head == NULL) {
         head = bytes > SIZE_MAX / 2 ? NULL : capacity ? aligned(sizeof(Head) + capacity) : malloc(sizeof(Head) + bytes);
         if (head == NULL) {
+            count_out(capacity);
             return NULL;
         }
         head->capacity = capacity;
@@ -141,6 +158,7 @@ release(void *context, void *memory, size_t bytes)
         return;
     }
     LOCK;
+    counts.used -= head->capacity;
     if (limit == (size_t)-1) {
         limit = usual_limit();
     }
@@ -267,11 +285,13 @@ keep_memory(PyObject *module, PyObject *bytes)
     return PyLong_FromSize_t(before);
 }
 
+/* kept_memory() -> bytes that are kept, bytes that arrays have, the most they had, blocks made, blocks used again */
 PyObject *
 kept_memory(PyObject *module, PyObject *nothing)
 {
     LOCK;
-    size_t now = kept;
+    size_t now = kept, used = counts.used, most = counts.most_used, made = counts.made, reused = counts.reused;
     UNLOCK;
-    return PyLong_FromSize_t(now);
+    return Py_BuildValue("nnnnn", (Py_ssize_t)now, (Py_ssize_t)used, (Py_ssize_t)most, (Py_ssize_t)made,
+                         (Py_ssize_t)reused);
 }

@@ -49,7 +49,9 @@ from undertow.autograd.interceptors.op_mode import Operation as Operation
 from undertow.autograd.tensor_attributes import is_inference as is_inference
 from undertow.autograd.vmap import vmap as vmap
 from undertow.backend import simulated as _simulated_
+from undertow.backend.allocator import empty_cache as empty_cache
 from undertow.backend.allocator import get_cpu_allocator as get_cpu_allocator
+from undertow.backend.allocator import memory_stats as memory_stats
 from undertow.backend.allocator import set_cpu_allocator as set_cpu_allocator
 from undertow.backend.dtypes import can_cast as can_cast
 from undertow.backend.dtypes import common_type as _common_type_

@@ -28,7 +28,7 @@ from undertow.autograd.tensor_attributes import is_inference
 from undertow.backend import Device as device
 from undertow.backend import dtypes as _dtypes
 from undertow.backend.allocator import choose_from_environment as _choose_allocator
-from undertow.backend.allocator import get_cpu_allocator, set_cpu_allocator
+from undertow.backend.allocator import empty_cache, get_cpu_allocator, memory_stats, set_cpu_allocator
 from undertow.backend.dtypes import can_cast, dtype, get_default_dtype, set_default_dtype
 from undertow.backend.dtypes import common_type as promote_types
 from undertow.backend.limits import finfo, iinfo

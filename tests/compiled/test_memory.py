@@ -34,16 +34,20 @@ def large(megabytes: int = 4) -> Any:
     return ut.full((megabytes * MEGABYTE // 4,), 2.0)._array
 
 
+def kept() -> int:
+    return ut.memory_stats()["kept"]
+
+
 def test_memory_is_used_again() -> None:
     array = large()
     place = array.ctypes.data
     assert place % 64 == 0
-    assert core.kept_memory() == 0
+    assert kept() == 0
     del array
-    assert core.kept_memory() == 4 * MEGABYTE
+    assert kept() == 4 * MEGABYTE
     again = large()
     assert again.ctypes.data == place
-    assert core.kept_memory() == 0
+    assert kept() == 0
     assert np.all(again == 2)
 
 
@@ -57,17 +61,17 @@ def test_views_keep_their_memory() -> None:
 def test_there_is_a_limit() -> None:
     arrays = [large(k) for k in (3, 5, 7, 11, 13, 17, 19)]
     del arrays
-    assert 32 * MEGABYTE < core.kept_memory() <= 64 * MEGABYTE
+    assert 32 * MEGABYTE < kept() <= 64 * MEGABYTE
     core.keep_memory(10 * MEGABYTE)
-    assert core.kept_memory() <= 10 * MEGABYTE
+    assert kept() <= 10 * MEGABYTE
     array = large(11)
     del array
-    assert core.kept_memory() <= 10 * MEGABYTE
+    assert kept() <= 10 * MEGABYTE
     many = [large(1) for _ in range(200)]
     del many
-    assert core.kept_memory() <= 10 * MEGABYTE
+    assert kept() <= 10 * MEGABYTE
     core.keep_memory(0)
-    assert core.kept_memory() == 0
+    assert kept() == 0
     with pytest.raises((OverflowError, TypeError)):
         core.keep_memory(-1)
 
@@ -103,7 +107,7 @@ def test_arrays_that_end_on_other_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert core.kept_memory() <= 64 * MEGABYTE
+    assert kept() <= 64 * MEGABYTE
 
 
 def test_tracemalloc_sees_them() -> None:
@@ -115,3 +119,19 @@ def test_tracemalloc_sees_them() -> None:
         assert tracemalloc.get_traced_memory()[0] < 4 * MEGABYTE
     finally:
         tracemalloc.stop()
+
+
+def test_what_is_counted_and_given_back() -> None:
+    before = ut.memory_stats()
+    arrays = [large(), large(), large(1)]
+    now = ut.memory_stats()
+    assert now["used"] - before["used"] == 9 * MEGABYTE and now["peak"] >= now["used"]
+    assert now["made"] + now["reused"] - before["made"] - before["reused"] == 3
+    arrays.clear()
+    assert ut.memory_stats()["used"] == before["used"] and kept() == 9 * MEGABYTE
+    assert ut.memory_stats()["limit"] == 64 * MEGABYTE
+    again = large()
+    assert ut.memory_stats()["reused"] == now["reused"] + 1
+    ut.empty_cache()
+    assert kept() == 0 and ut.memory_stats()["limit"] == 64 * MEGABYTE
+    assert np.all(again == 2)

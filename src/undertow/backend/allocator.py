@@ -1,7 +1,9 @@
-"""How the C library keeps freed memory: a switch for programs whose time goes into page faults.
+"""Memory of large arrays on the CPU: what is kept of it, and a switch for programs whose time goes into page faults.
 
-By default glibc gives large freed blocks back to the system and asks for them again at the next step; every page then
-faults anew. "caching" tells it to keep them. This concerns the whole process, so nothing happens unless the user asks:
+The compiled core keeps the memory of large arrays that it has made (csrc/loops/memory.c), up to an eighth of the
+machine's and half a gigabyte. What others make, such as NumPy, is the C library's. By default glibc gives large freed
+blocks back to the system and asks for them again at the next step; every page then faults anew. "caching" tells it to
+keep them. This concerns the whole process, so nothing happens unless the user asks:
 `undertow.set_cpu_allocator("caching")`, or UNDERTOW_CPU_ALLOCATOR=caching in the environment.
 """
 
@@ -10,6 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+
+from undertow.compiled import core
 
 # malloc.h: options of mallopt
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -47,6 +51,43 @@ def get_cpu_allocator() -> str:
     True
     """
     return _chosen[0]
+
+
+def empty_cache() -> None:
+    """Give memory of the CPU that is kept for arrays to come back to the system. `cuda.empty_cache()` is the GPUs'.
+
+    >>> import undertow as ut
+    >>> ut.empty_cache()
+    >>> ut.memory_stats()["kept"]
+    0
+    """
+    if core is not None:
+        core.keep_memory(core.keep_memory(0))
+
+
+def memory_stats() -> dict[str, int]:
+    """What large arrays (of 256 KiB and more) that undertow has made take of the CPU's memory, in bytes.
+
+    used      what arrays have now
+    peak      the most they have had
+    kept      what was freed, and waits for the next array of about that size; `empty_cache` gives it back
+    limit     up to which it is kept
+    made      how often the system was asked for memory
+    reused    how often what was kept could be used
+
+    Without the compiled core nothing is kept, and all are 0. Smaller arrays and those that NumPy makes are not counted.
+
+    >>> import undertow as ut
+    >>> x = ut.ones(1_000_000)
+    >>> ut.memory_stats()["used"] >= x.nbytes or not ut.memory_stats()["limit"]
+    True
+    """
+    if core is None:
+        return dict.fromkeys(("used", "peak", "kept", "limit", "made", "reused"), 0)
+    kept, used, peak, made, reused = core.kept_memory()
+    limit = core.keep_memory(1 << 62)
+    core.keep_memory(limit)
+    return {"used": used, "peak": peak, "kept": kept, "limit": limit, "made": made, "reused": reused}
 
 
 def _mallopt() -> ctypes._CFuncPtr:  # type: ignore[name-defined]
