@@ -16,7 +16,7 @@ fused        what takes array functions several steps      blocks       what ker
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          sorting, gather_scatter   sorting; sums by index
-recurrent    steps of LSTM layers
+recurrent    steps of LSTM layers                            fourier      short Fourier transforms
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
