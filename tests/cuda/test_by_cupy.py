@@ -96,3 +96,26 @@ def test_short_fourier_transforms_are_kernels(dtype: Any) -> None:
     assert not tail.counts
     assert np.fft.fft(xp.asarray(np.ones(1025, np.complex64))).to_host()[0] == 1025
     np.testing.assert_allclose(np.fft.fft(there, 5, 1).to_host(), np.fft.fft(x, 5, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("unitriangular", [False, True])
+@pytest.mark.parametrize("upper", [False, True])
+def test_triangular_systems_are_kernels(upper: bool, unitriangular: bool, dtype: Any) -> None:
+    tolerance = 1e-4 if dtype == np.float32 else 1e-10
+    for n, lead, columns in ((1, (), 1), (5, (3,), 2), (70, (2, 2), 3)):
+        a = (matrices(*lead, n, n) / n + np.eye(n)).astype(dtype)
+        b = matrices(*lead, n, columns, seed=1).astype(dtype)
+        if a.dtype.kind == "c":
+            a, b = a * (1 + 0.5j), b * (0.5 - 1j)
+        found = []
+        for place in ("cpu", "cuda"):
+            leaves = [ut.tensor(x, device=place, requires_grad=True) for x in (a, b)]
+            out = ut.linalg.solve_triangular(leaves[0], leaves[1], upper=upper, unitriangular=unitriangular)
+            grads = ut.autograd.grad(out.abs().square().sum(), leaves)
+            found.append([t.detach().cpu().numpy() for t in (out, *grads)])
+        for here, there in zip(*found, strict=True):
+            np.testing.assert_allclose(there, here, rtol=tolerance, atol=tolerance * np.abs(here).max())
+    assert not tail.counts
+    singular = ut.tensor([[0.0, 1.0], [1.0, 0.0]], device="cuda")
+    assert ut.linalg.solve_triangular(singular, ut.ones(2, 1, device="cuda"), upper=False).isinf().any()

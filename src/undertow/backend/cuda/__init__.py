@@ -17,6 +17,7 @@ rows         softmax, cross entropy                        norms        layer no
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          sorting, gather_scatter   sorting; sums by index
 recurrent    steps of LSTM layers                            fourier      short Fourier transforms
+triangles    systems of triangular matrices
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
@@ -68,6 +69,7 @@ from undertow.backend.cuda import (
     sites,
     streams,
     tail,
+    triangles,
     updates,
 )
 from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
@@ -94,6 +96,7 @@ from undertow.errors import OutOfMemoryError as OutOfMemoryError
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": products.linear, "note_outside": indexing.note_outside, **recurrent.KERNELS,
+    **triangles.KERNELS,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **gather_scatter.KERNELS,
     **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip
