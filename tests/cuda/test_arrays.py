@@ -240,6 +240,17 @@ def test_numbers_are_written_by_a_kernel(xp: Any, dtype: Any, monkeypatch: pytes
             np.testing.assert_array_equal(there.to_host(), host)
 
 
+@pytest.mark.parametrize("dtype", [float, np.float32, np.int64, np.bool_, np.complex64])
+def test_unit_matrices_and_triangles_are_made_there(xp: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "sent", None)  # nothing is copied from the host
+    for rows, columns in ((0, 0), (0, 3), (3, 0), (1, 1), (3, None), (2, 5), (5, 2)):
+        for k in (-6, -2, -1, 0, 1, 2, 6):
+            same(xp.eye(rows, columns, k, dtype), np.eye(rows, columns, k, dtype))
+            same(xp.tri(rows, columns, k, dtype), np.tri(rows, columns, k, dtype))
+    same(xp.identity(3, dtype), np.identity(3, dtype))
+    assert xp.eye(3, 2, order="F").flags.f_contiguous
+
+
 def test_memory_is_counted_and_handed_out_lowest_first(xp: Any) -> None:
     gc.collect()
     before = ut.cuda.memory_allocated()

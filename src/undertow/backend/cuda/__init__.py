@@ -16,7 +16,8 @@ fused        what takes array functions several steps      blocks       what ker
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          sorting, gather_scatter   sorting; sums by index
-recurrent    steps of LSTM layers
+recurrent    steps of LSTM layers                            fourier      short Fourier transforms
+triangles    systems of triangular matrices
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
@@ -68,6 +69,7 @@ from undertow.backend.cuda import (
     sites,
     streams,
     tail,
+    triangles,
     updates,
 )
 from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
@@ -94,6 +96,7 @@ from undertow.errors import OutOfMemoryError as OutOfMemoryError
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": products.linear, "note_outside": indexing.note_outside, **recurrent.KERNELS,
+    **triangles.KERNELS,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **gather_scatter.KERNELS,
     **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip
@@ -178,10 +181,13 @@ class CudaNamespace(ArrayNamespace):
     def _replace_functions(self) -> None:
         """NumPy's functions that do not ask their arguments, and those that have kernels."""
         self.__dict__.update(self.kernels)
-        for name in ("eye", "frombuffer", "fromiter", "identity", "indices", "linspace", "logspace", "tri"):
+        for name in ("frombuffer", "fromiter", "indices", "linspace", "logspace"):
             setattr(self, name, made_on_host(self, getattr(np, name)))
         self.arange = functools.partial(arange, self)
-        own = (self.empty_, self.zeros_, self.ones_, self.full_, self.array_, self.asarray_, self.matmul_)
+        own = (
+            self.empty_, self.zeros_, self.ones_, self.full_, self.eye_, self.identity_, self.tri_, self.array_,
+            self.asarray_, self.matmul_,
+        )  # fmt: skip
         self.__dict__.update({function.__name__.rstrip("_"): function for function in own})
         self.asanyarray = self.asarray_
         self.ascontiguousarray = lambda x, dtype=None: in_order(self.asarray_(x, dtype), "C")
@@ -242,6 +248,23 @@ class CudaNamespace(ArrayNamespace):
 
     def ones_(self, shape: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
         return making.filled(self.empty_(shape, float if dtype is None else dtype, order), 1)
+
+    def eye_(
+        self, N: int, M: int | None = None, k: int = 0, dtype: DType = float, order: str = "C", **options: Any
+    ) -> Array:
+        rows, columns = int(N), int(N if M is None else M)
+        out = self.zeros_((rows, columns), dtype)
+        length = min(rows + min(k, 0), columns - max(k, 0))
+        if length > 0:
+            start = k if k > 0 else -k * columns
+            out.reshape(-1)[start : start + (length - 1) * (columns + 1) + 1 : columns + 1] = 1
+        return in_order(out, order)
+
+    def identity_(self, n: int, dtype: DType = None, **options: Any) -> Array:
+        return self.eye_(n, dtype=float if dtype is None else dtype)
+
+    def tri_(self, N: int, M: int | None = None, k: int = 0, dtype: DType = float, **options: Any) -> Array:
+        return self.tril(self.ones_((int(N), int(N if M is None else M)), dtype), k)
 
     def full_(self, shape: Any, fill_value: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
         if dtype is None:
