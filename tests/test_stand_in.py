@@ -161,6 +161,7 @@ def test_versions_compare_by_their_numbers() -> None:
 def test_absent_modules_say_so_when_they_are_used(tmp_path: Path) -> None:
     program = """
         import torch
+        from torch.distributed import TCPStore
         from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
         from torch.onnx import symbolic_helper
 
@@ -169,7 +170,8 @@ def test_absent_modules_say_so_when_they_are_used(tmp_path: Path) -> None:
 
         assert not isinstance(torch.nn.Linear(1, 1), FullyShardedDataParallel) and issubclass(Own, Own)
         explained = lambda: torch._dynamo.explain(torch.sin)(torch.ones(1))
-        for use in (lambda: Own(3), lambda: torch.onnx.export(1, 2), lambda: list(ShardingStrategy), explained):
+        stored = lambda: TCPStore("localhost", 1234)
+        for use in (lambda: Own(3), lambda: torch.onnx.export(1, 2), lambda: list(ShardingStrategy), explained, stored):
             try:
                 use()
             except NotImplementedError as error:
@@ -183,7 +185,8 @@ def test_absent_modules_say_so_when_they_are_used(tmp_path: Path) -> None:
     assert lines[0].startswith("undertow, which stands for PyTorch here, does not have torch.distributed.fsdp.Fully")
     assert "torch.onnx.export: models are not exported: save the state_dict()" in lines[1]
     assert "torch._dynamo.explain: nothing is compiled here" in lines[3]
-    assert "ShardingStrategy" in lines[2] and lines[4] == "No module named 'torch._six'"
+    assert "does not have torch.distributed.TCPStore: processes find each other through MPI" in lines[4]
+    assert "ShardingStrategy" in lines[2] and lines[5] == "No module named 'torch._six'"
 
 
 def test_a_part_of_a_program(tmp_path: Path) -> None:

@@ -551,3 +551,26 @@ def test_a_loader_made_again_of_its_public_attributes(L: Any) -> None:
     kept = {n: value for n, value in vars(loader).items() if not n.startswith("_") and n not in stood_for}
     again = type(loader)(**kept, batch_sampler=[[5, 0], [1]])
     assert [batch.tolist() for batch in again] == [[5, 0], [1]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_order_is_drawn_when_a_pass_begins_if_workers_are_to_go_ahead(L: Any, workers: int) -> None:
+    """So a program that sets the generator's state between `iter` and the first batch gets PyTorch's numbers."""
+    loader = L.utils.data.DataLoader(L.arange(40), batch_size=4, shuffle=True, num_workers=workers)
+    L.manual_seed(3)
+    whole = [batch.tolist() for batch in loader]
+    L.manual_seed(3)
+    begun = iter(loader)
+    L.manual_seed(4)
+    assert ([batch.tolist() for batch in begun] == whole) is (workers > 0)
+
+
+def test_passes_of_persistent_workers_draw_an_order_and_no_seed_for_the_workers(L: Any) -> None:
+    loader = L.utils.data.DataLoader(L.arange(40), shuffle=True, num_workers=1, persistent_workers=True)
+    list(loader)
+    L.manual_seed(3)
+    list(loader)
+    after = L.rand(1)
+    L.manual_seed(3)
+    list(L.utils.data.RandomSampler(range(40)))
+    assert after == L.rand(1)

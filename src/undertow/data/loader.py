@@ -132,11 +132,12 @@ class DataLoader:
         return len(BatchSampler(range(len(self.dataset)), self.batch_size, self.drop_last))
 
     def __iter__(self) -> Iterator[Any]:
-        return self._pass(drawn_seed(self.generator))
+        seed = drawn_seed(self.generator) if self._workers is None else 0  # those that run have theirs
+        return self._pass(seed, itertools.repeat(None) if self._is_iterable else self._tasks())
 
-    def _pass(self, seed: int) -> Iterator[Any]:
+    def _pass(self, seed: int, tasks: Iterator[Any]) -> Iterator[Any]:
         with contextlib.ExitStack() as cleanup:
-            batches = self._batches(seed)
+            batches = self._batches(seed, tasks)
             if self.num_workers:
                 cleanup.callback(batches.close)  # type: ignore[attr-defined]
             bar = self._bar()
@@ -159,17 +160,18 @@ class DataLoader:
             return TqdmProgress(tqdm, total, "batches")
         return Progress(total, sys.stderr if self.progress is True else self.progress, unit="batches")
 
-    def _batches(self, seed: int) -> Iterator[Any]:
+    def _batches(self, seed: int, tasks: Iterator[Any]) -> Iterator[Any]:
         if self.num_workers:
-            return self._prepared(seed)
-        if self._is_iterable:
-            return map(_Stream(self, self.dataset), itertools.repeat(None))
-        return map(self._fetch, self._tasks())
+            return self._prepared(seed, tasks)
+        return map(_Stream(self, self.dataset) if self._is_iterable else self._fetch, tasks)
 
     def _tasks(self) -> Iterator[Any]:
-        return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        """What is to be fetched. The sampler is asked for what workers do ahead when a pass begins, as in PyTorch."""
+        tasks = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        ahead = list(itertools.islice(tasks, self.num_workers * (self.prefetch_factor or PREFETCH)))
+        return itertools.chain(ahead, tasks)
 
-    def _prepared(self, seed: int) -> Iterator[Any]:
+    def _prepared(self, seed: int, tasks: Iterator[Any]) -> Iterator[Any]:
         """Batches from worker threads. Persistent ones outlive the pass, but not an error in it."""
         workers = self._started(seed)
         running = workers.begin_pass()
@@ -177,7 +179,7 @@ class DataLoader:
             if self._is_iterable:
                 yield from running.in_turn(lambda dataset: _Stream(self, dataset), END)
             else:
-                yield from running.in_order(self._fetch, self._tasks())
+                yield from running.in_order(self._fetch, tasks)
         except Exception:
             self._end(workers)
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NoReturn
 
-from undertow.torch_names.missing import INSTEAD
+from undertow.torch_names.missing import BELOW, INSTEAD
 
 
 class AbsentError(NotImplementedError):
@@ -19,7 +19,8 @@ def explanation(path: str) -> str:
     """What to say of `torch.onnx.export`, with what to do instead of it."""
     parts = path.split(".")[1:]
     for count in range(len(parts), 0, -1):
-        reason = INSTEAD.get(".".join(parts[:count]))
+        module, name = ".".join(parts[: count - 1]), parts[count - 1]
+        reason = BELOW.get(module, {}).get(name) or INSTEAD.get(f"{module}.{name}".lstrip("."))
         if reason:
             return f"undertow, which stands for PyTorch here, does not have {path}: {reason}"
     return (

@@ -45,6 +45,10 @@ BELOW = {
         name: "it is for numbers of 8 bits, which NumPy has not: use matmul." for name in
         ("scaled_grouped_mm", "scaled_mm", "ScalingType", "SwizzleType")
     },
+    "distributed": dict.fromkeys(
+        ["FileStore", "HashStore", "PrefixStore", "Store", "TCPStore"],
+        "processes find each other through MPI: init_process_group() needs no store (docs/distributed.md).",
+    ),
     "nn.parallel": dict.fromkeys(
         ["DistributedDataParallelCPU"],
         "use DistributedDataParallel, whose processes exchange over MPI (docs/distributed.md).",
