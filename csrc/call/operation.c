@@ -1,8 +1,8 @@
 /* Operation: the function of an operation (`function_of` and `apply` of ops/declare/apply.py), with its usual case in C.
  *
- * The usual case: tensors on the CPU, and no interceptor. Beside it there are half precision where an operation is
- * elementwise, arrays on GPUs, batches of vmap (batched.c), and calls that a profile looks at. Everything else goes to the
- * Python function, which an Operation passes for (its attributes are that one's).
+ * The usual case: tensors on the CPU, and no interceptor. Beside it there are half precision, arrays on GPUs, batches of
+ * vmap (batched.c), and calls that a profile looks at. Everything else goes to the Python function, which an Operation
+ * passes for (its attributes are that one's).
  */
 #include "call/operation.h"
 #include "kernels/casts.h"
