@@ -383,3 +383,23 @@ def test_angles_and_logarithms_of_sums_of_powers(dtype: str) -> None:
     found = in_blocks(ops.REGISTRY["angle"].forward)(x)
     np.testing.assert_array_equal(found.view(f"i{x.itemsize}")[5:], angles.view(f"i{x.itemsize}")[5:])
     np.testing.assert_array_equal(found, angles)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "i", "F"])
+def test_a_forward_computes_a_part_of_its_work_in_blocks(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = (normal(1, 700, 300) * 9).astype(dtype)
+    if dtype != "i":
+        x[::3, ::7] = np.nan
+
+    def without_nan(xp: Any, x: Any) -> Any:
+        assert xp is not cpu, "not in blocks"
+        return xp.where(xp.isnan(x), x.dtype.type(0), x)
+
+    for array in (x, x.T, x[:, ::2]):
+        found = blocks.elementwise(without_nan)(cpu, array)
+        assert found.dtype == x.dtype and found.strides == np.positive(array).strides
+        np.testing.assert_array_equal(found, np.where(np.isnan(array), 0, array))
+        sums = ut.from_numpy(array).nansum(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(blocks, "MANY", 1 << 60)
+            assert ut.from_numpy(array).nansum(0).equal(sums)
