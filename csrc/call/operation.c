@@ -1,8 +1,8 @@
 /* Operation: the function of an operation (`function_of` and `apply` of ops/declare/apply.py), with its usual case in C.
  *
- * The usual case: tensors on the CPU, and no interceptor. Beside it there are half precision where an operation is
- * elementwise, arrays on GPUs, batches of vmap (batched.c), and calls that a profile looks at. Everything else goes to the
- * Python function, which an Operation passes for (its attributes are that one's).
+ * The usual case: tensors on the CPU, and no interceptor. Beside it there are half precision, arrays on GPUs, batches of
+ * vmap (batched.c), and calls that a profile looks at. Everything else goes to the Python function, which an Operation
+ * passes for (its attributes are that one's).
  */
 #include "call/operation.h"
 #include "kernels/casts.h"
@@ -336,6 +336,40 @@ narrow_operands(const Operation *self, int number, PyObject *const *values, PyOb
     return dtype;
 }
 
+/* An array (taken over), if it is one of real numbers as those of a dtype: beyond its range they are infinite. */
+static PyObject *
+rounded_array(PyObject *array, PyArray_Descr *dtype)
+{
+    if (!PyArray_ISFLOAT((PyArrayObject *)array)) {
+        return array;
+    }
+    PyObject *quiet = enter_quiet();
+    Py_INCREF(dtype);
+    Py_SETREF(array, cast_array((PyArrayObject *)array, dtype));
+    leave_quiet(quiet);
+    return array;
+}
+
+/* The same of several results, in a new tuple, but for those that stay exact. */
+static PyObject *
+rounded_arrays(const Form *form, PyObject *results, PyArray_Descr *dtype)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(results);
+    PyObject *rounded = PyTuple_New(count);
+    for (Py_ssize_t k = 0; rounded != NULL && k < count; k++) {
+        PyObject *array = Py_NewRef(PyTuple_GET_ITEM(results, k));
+        array = form->exact >> k & 1 ? array : rounded_array(array, dtype);
+        if (array == NULL) {
+            Py_CLEAR(rounded);
+        }
+        else {
+            PyTuple_SET_ITEM(rounded, k, array);
+        }
+    }
+    Py_DECREF(results);
+    return rounded;
+}
+
 /* What a form computes of arrays of half precision in float32, rounded; NULL without an exception: Python has to. */
 static PyObject *
 widened_result(const Operation *self, const Form *form, PyObject *const *arguments, PyArray_Descr *dtype)
@@ -351,11 +385,8 @@ widened_result(const Operation *self, const Form *form, PyObject *const *argumen
     if (count == self->count) {
         result = compute(self, form, wide);
     }
-    if (result != NULL && PyArray_ISFLOAT((PyArrayObject *)result)) {
-        PyObject *quiet = enter_quiet(); /* beyond its range they are infinite */
-        Py_INCREF(dtype);
-        Py_SETREF(result, cast_array((PyArrayObject *)result, dtype));
-        leave_quiet(quiet);
+    if (result != NULL) {
+        result = form->several ? rounded_arrays(form, result, dtype) : rounded_array(result, dtype);
     }
     while (count > 0) {
         Py_DECREF(wide[--count]);
@@ -378,7 +409,7 @@ narrow_result(Operation *self, const Form *form, int number, PyObject *state, Py
     for (int k = 0; k < self->count; k++) { /* a tensor may be given another array meanwhile */
         Py_INCREF(arguments[k]);
     }
-    PyObject *result = narrow_value(form->forward, arguments);
+    PyObject *result = form->several ? NULL : narrow_value(form->forward, arguments);
     if (result != NULL ? !dtype_is_right(form, arguments, result) : !PyErr_Occurred()) {
         Py_XSETREF(result, widened_result(self, form, arguments, dtype));
     }
@@ -406,7 +437,7 @@ usual_result(Operation *self, PyObject *state, PyObject *const *values, PyObject
     }
     int number = is_number ? self->number : -1, by_rows;
     int found = find_arrays(self, form, number, values, arguments, &by_rows);
-    if (!found && self->widens && out == NULL && !form->several) {
+    if (!found && self->widens && out == NULL) {
         PyObject *result = narrow_result(self, form, number, state, values);
         if (result != NULL || PyErr_Occurred()) {
             return result;

@@ -52,6 +52,7 @@ typedef struct {
     int check_output;
     int several;        /* whether there are several results, in a tuple */
     unsigned constant;  /* those of them (as bits) that have no gradient */
+    unsigned exact;     /* and those that are not rounded to half precision */
     int order_count;
     char orders[MOST_ORDERS]; /* of each result: enum Order, in which its elements lie in memory */
     Py_ssize_t shapes, their_dtypes; /* where the node of several keeps what they are */

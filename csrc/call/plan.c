@@ -122,6 +122,7 @@ read_form(Form *form, PyObject *plan)
     form->check_output = int_field(plan, FORM_PLAN_CHECK_OUTPUT);
     form->several = int_field(plan, FORM_PLAN_SEVERAL);
     form->constant = bits_field(plan, FORM_PLAN_CONSTANT);
+    form->exact = bits_field(plan, FORM_PLAN_EXACT);
     form->order_count = count_field(plan, FORM_PLAN_ORDER, MOST_ORDERS);
     form->edge_count = count_field(plan, FORM_PLAN_EDGES, MOST_EDGES);
     form->saved_count = count_field(plan, FORM_PLAN_SAVED, MOST_EDGES);

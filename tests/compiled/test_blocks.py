@@ -364,3 +364,42 @@ def test_what_counts_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made == [(number, number)]
     ut.ones(*ones, 40, 1000) * 2.123
     assert made == [(number, number), (number,)]
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_angles_and_logarithms_of_sums_of_powers(dtype: str) -> None:
+    """Angles to the bit; the logarithms, by other functions, within 2.5 units in the last place of the largest."""
+    x = normal(1, 200_000, dtype=dtype) * 20
+    y = x + normal(2, 200_000, dtype=dtype) * np.repeat([0.01, 1, 10, 60], 50_000).astype(dtype)
+    x[:8] = [np.inf, -np.inf, np.inf, -np.inf, np.nan, 1, 0, -0.0]
+    y[:8] = [np.inf, -np.inf, -np.inf, 1, 1, np.nan, -0.0, 0]
+    wide = np.dtype({"f": "d", "d": "g"}[dtype])
+    with np.errstate(all="ignore"):
+        expected, angles = np.logaddexp2(x.astype(wide), y.astype(wide)), np.angle(x + 0)
+    logarithms = in_blocks(ops.REGISTRY["logaddexp2"].forward)(x, y)
+    np.testing.assert_array_equal(logarithms[:8], expected[:8].astype(dtype))
+    largest = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(expected).astype(dtype))[8:]
+    assert (np.abs(logarithms[8:] - expected[8:]) / np.spacing(largest)).max() < 2.5
+    found = in_blocks(ops.REGISTRY["angle"].forward)(x)
+    np.testing.assert_array_equal(found.view(f"i{x.itemsize}")[5:], angles.view(f"i{x.itemsize}")[5:])
+    np.testing.assert_array_equal(found, angles)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "i", "F"])
+def test_a_forward_computes_a_part_of_its_work_in_blocks(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = (normal(1, 700, 300) * 9).astype(dtype)
+    if dtype != "i":
+        x[::3, ::7] = np.nan
+
+    def without_nan(xp: Any, x: Any) -> Any:
+        assert xp is not cpu, "not in blocks"
+        return xp.where(xp.isnan(x), x.dtype.type(0), x)
+
+    for array in (x, x.T, x[:, ::2]):
+        found = blocks.elementwise(without_nan)(cpu, array)
+        assert found.dtype == x.dtype and found.strides == np.positive(array).strides
+        np.testing.assert_array_equal(found, np.where(np.isnan(array), 0, array))
+        sums = ut.from_numpy(array).nansum(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(blocks, "MANY", 1 << 60)
+            assert ut.from_numpy(array).nansum(0).equal(sums)

@@ -225,6 +225,10 @@ def test_operations_that_are_not_elementwise_round_in_the_core(
         found = call(x, y)
         assert found.dtype == (ut.int64 if expected.dtype == ut.int64 else dtype)
         assert ut.equal(found, expected.to(found.dtype)) and found.stride() == expected.stride()
+    found, expected = x.max(1), x.float().max(1)  # each of several results
+    assert ut.equal(found.values, expected.values.to(dtype)) and ut.equal(found.indices, expected.indices)
+    normed = ut.nn.functional.layer_norm(x.clone().requires_grad_(), (4,))
+    assert normed.dtype == dtype and normed.grad_fn._saved_rstd.dtype == ut.float32
     leaf = x.clone().requires_grad_()
     (leaf @ y).softmax(-1).amax().backward()
     assert leaf.grad.dtype == dtype

@@ -62,6 +62,20 @@ def in_blocks(function: Callable[..., Any], reduces: bool = False, is_rule: bool
     return core.Programs(partial(_prepared, function, reduces, is_rule, widens), reduces)
 
 
+def elementwise(function: Callable[..., Any]) -> Callable[[Any, Array], Array]:
+    """An elementwise function of one array, for a forward that goes on with the result: of a large one, in blocks."""
+    if core is None:
+        return function
+    programs = in_blocks(function)
+
+    def compute(xp: Any, array: Array) -> Array:
+        is_large = xp is cpu and type(array) is np.ndarray and array.size >= MANY
+        found: Array = programs(array) if is_large else NotImplemented
+        return function(xp, array) if found is NotImplemented else found
+
+    return compute
+
+
 def _prepared(function: Callable[..., Any], reduces: bool, is_rule: bool, widens: bool, *arguments: Any) -> Any:
     """For arguments of a new kind: the program, the places of its inputs, and from how many elements on it pays.
 

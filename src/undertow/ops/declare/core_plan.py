@@ -94,6 +94,7 @@ def form_plan(form: Form, xp: Namespace = cpu) -> plans.FormPlan:
         outputs=tuple([plans.SavedOutput(k.output, k.slot, user_bits(form, k.name)) for k in form.kept_outputs]),
         several=int(form.several),
         constant=bits(form.constant),
+        exact=bits([form.output_nr(n) for n in form.op.exact]),
         order=tuple([int(Order[name.upper()]) for name in form.order]),
     )
 

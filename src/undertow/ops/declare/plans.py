@@ -106,6 +106,7 @@ class FormPlan(NamedTuple):
     outputs: tuple[SavedOutput, ...]
     several: int  # whether there are several results, in a tuple
     constant: int  # the outputs that have no gradient
+    exact: int  # those that are not rounded to half precision
     order: tuple[int, ...]  # Order, of each of the results; the last one's is that of all further ones, too
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -297,6 +298,8 @@ polar = primitive(
 def _angle_of(xp: Namespace, input: Array) -> Array:
     if input.dtype.kind == "c":
         return xp.asarray(xp.angle(input), order="C")
+    if getattr(xp, "traces", False):  # over large arrays: no quotient, no arcus tangent
+        return xp.where(input < 0, math.pi, xp.where(input == input, 0, input))
     return xp.angle(input + 0.0 if input.dtype.kind == "f" else input)  # that of -0.0 is 0 without a sign
 
 

@@ -95,9 +95,16 @@ logaddexp = primitive(
 )
 
 
+def _log2_of_sum(xp: Namespace, input: Array, other: Array) -> Array:
+    if not getattr(xp, "traces", False):
+        return xp.logaddexp2(input, other)
+    together = xp.maximum(input, other) + xp.log1p(xp.exp2(-xp.abs(input - other))) * (1 / LN2)
+    return xp.where(input == other, input + 1, together)
+
+
 logaddexp2 = primitive(
     "logaddexp2",
-    forward=lambda xp, input, other: xp.logaddexp2(input, other),
+    forward=_log2_of_sum,
     vjp={
         "input": lambda xp, g, input, other: g * xp.sigmoid((input - other) * LN2),
         "other": lambda xp, g, input, other: g * xp.sigmoid((other - input) * LN2),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertow.backend import cpu, dtypes
+from undertow.backend.blocks import elementwise
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import core, shortcut, twin
 from undertow.ops.arguments.dims import (
@@ -254,9 +255,11 @@ def mean(
 # ---- leaving NaN out
 
 
+_without_nan = elementwise(lambda xp, input: xp.where(xp.isnan(input), input.dtype.type(0), input))
+
+
 def _nansum_forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    present = xp.where(xp.isnan(input), xp.zeros((), input.dtype), input)
-    return accumulate(xp.add, present, reduced_axes(dim, input.ndim), keepdim)
+    return accumulate(xp.add, _without_nan(xp, input), reduced_axes(dim, input.ndim), keepdim)
 
 
 def _is_present(xp: Namespace, input: Array) -> Array:
