@@ -1,5 +1,5 @@
 /* Elementwise functions that look at dtypes first, where these are the usual ones: twins of functions of
- * ops/pointwise/arithmetic.py, comparison.py, powers.py and gelu.py, and of backend/copies.py. */
+ * ops/pointwise/arithmetic.py, comparison.py, powers.py and gelu.py, and of backend/large_arrays.py. */
 #include "formula/direct.h"
 #include "formula/small_arrays.h"
 #include "kernels/kernels.h"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rows import rows
 from undertow.backend import cpu
-from undertow.backend.copies import copied
+from undertow.backend.large_arrays import copied
 from undertow.compiled import core
 from undertow.ops.arguments.dims import restore
 from undertow.ops.index.masks import masked_fill_array

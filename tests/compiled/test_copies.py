@@ -12,8 +12,8 @@ import pytest
 import undertow as ut
 from tests.compiled.threads import each_with
 from tests.rows import rows
-from undertow.backend import copies
-from undertow.backend.copies import copied
+from undertow.backend import large_arrays
+from undertow.backend.large_arrays import copied
 from undertow.compiled import core
 from undertow.ops.declare import apply
 
@@ -29,7 +29,7 @@ def numbers(*shape: int, dtype: str = "f") -> Any:
 
 
 def check(array: Any) -> None:
-    assert array.size >= copies.MANY
+    assert array.size >= large_arrays.LARGE
     for order in ("C", "K"):
         found, expected = copied(array, order), array.copy(order=order)
         assert found.dtype == expected.dtype and found.strides == expected.strides
@@ -110,7 +110,7 @@ def test_casts(source: str, to: str) -> None:
     given, wanted = [np.dtype(narrow if name == "bfloat16" else name) for name in (source, to)]
     x = special("d").astype(given) if given.kind in "fV" else numbers(200, 200, dtype=source).reshape(-1)
     for array in (x, x.reshape(200, 200).T, x.reshape(200, 200)[:, ::-1]):
-        found, expected = copies.cast(array, wanted), array.astype(wanted)
+        found, expected = large_arrays.cast(array, wanted), array.astype(wanted)
         assert found.dtype == wanted and found.strides == expected.strides
         np.testing.assert_array_equal(found.astype("d"), expected.astype("d"))
         np.testing.assert_array_equal(np.signbit(found.astype("d")), np.signbit(expected.astype("d")))
@@ -118,7 +118,7 @@ def test_casts(source: str, to: str) -> None:
 
 def test_casts_that_overflow() -> None:
     large = np.full(50_000, 1e300)
-    assert np.isinf(copies.cast(large, np.dtype("f"))).all()
+    assert np.isinf(large_arrays.cast(large, np.dtype("f"))).all()
     for dtype in (ut.float16, ut.bfloat16):
         for size in (10, 50_000):
             assert ut.full((size,), 3.4e38).to(dtype)[0] == np.inf

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import undertow as ut
-from undertow.backend import stacks
+from undertow.backend import large_arrays
 from undertow.compiled import core
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
@@ -109,7 +109,7 @@ def test_stacks(dtype: str) -> None:
     )
     many = RNG.standard_normal((60, 70, 80)).astype(dtype), RNG.standard_normal((60, 80, 70)).astype(dtype)
     for x, y in (*cases, many):
-        np.testing.assert_allclose(stacks.matmul(x, y), np.matmul(x, y), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(large_arrays.matmul(x, y), np.matmul(x, y), rtol=0, atol=1e-4)
 
 
 def test_infinite_and_undefined_numbers_stay_in_their_rows_and_columns() -> None:

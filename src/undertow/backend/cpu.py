@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from undertow.backend import dtypes, stacks
-from undertow.backend.copies import cast
+from undertow.backend import dtypes, large_arrays
 from undertow.backend.dtypes import is_narrow
 from undertow.backend.interface import Array, ArrayNamespace, Device, DType
+from undertow.backend.large_arrays import cast
 from undertow.backend.silence import errstate, quietly
 from undertow.compiled import core, twin
 
@@ -58,7 +58,8 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
-        self.matmul, self.empty, self.full, self.ones = stacks.matmul, stacks.empty, stacks.full, stacks.ones
+        for name in ("matmul", "empty", "full", "ones"):
+            setattr(self, name, getattr(large_arrays, name))
         self.copyto = copyto
         for name in READ_TWICE:
             setattr(self, name, _of_a_copy(getattr(np, name)))

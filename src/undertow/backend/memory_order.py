@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from undertow.backend import dtypes
-from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.large_arrays import copied
 
 Strides = Sequence[int]
 

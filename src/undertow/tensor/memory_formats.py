@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend.copies import copied
 from undertow.backend.interface import Array
+from undertow.backend.large_arrays import copied
 from undertow.backend.memory_order import inverse, is_channels_last, nesting, shown_strides
 from undertow.backend.public_dtypes import PREFIX
 

@@ -1,7 +1,7 @@
 """autocast: matrix products and convolutions in half precision, what is delicate in float32.
 
 Which operations is PyTorch's choice for the CPU; their declarations say it, `autocast="lower"` or "float32", and
-functions of several operations are decorated (ops/arguments/autocast_float32.py). An interceptor casts their arguments;
+functions of several operations are decorated (ops/arguments/half_precision.py). An interceptor casts their arguments;
 the casts are operations like any other, so gradients come back in the precision of the parameters.
 """
 

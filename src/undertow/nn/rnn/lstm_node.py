@@ -20,7 +20,7 @@ from undertow import ops
 from undertow.autograd.function import Function
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.kernels import lstm_step, lstm_step_gradient, packed_product, packed_rows
-from undertow.backend.stacks import dot
+from undertow.backend.large_arrays import dot
 from undertow.modes import current
 from undertow.nn.rnn import steps
 from undertow.nn.rnn.rnn_gru_node import before, recorded_gradients

@@ -4,17 +4,21 @@
 what was saved. So sums and products are accumulated in float32, as PyTorch does it, and
 forwards and rules never see it. What is kept between operations has half precision: results, saved tensors, gradients
 (the engine casts each to the dtype of its receiver).
+
+`in_float32` decorates functions of several operations that autocast computes in float32 as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of_array
-from undertow.backend.copies import cast
 from undertow.backend.dtypes import NARROW
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.large_arrays import cast
+from undertow.modes import Interceptor, current
 
 if TYPE_CHECKING:
     from undertow.ops.declare import Op
@@ -130,3 +134,19 @@ def _in_terms_of_bfloat16(message: str, other: Array) -> str:
     for name, own in names.items():
         message = message.replace(name, own)
     return message
+
+
+# ---- under autocast
+
+
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Under autocast, let the function have float32 for tensors of lower precision, and no autocast inside."""
+
+    @functools.wraps(function)
+    def widened_first(*args: Any, **kwargs: Any) -> Any:
+        intercept = current().intercept
+        if isinstance(intercept, Interceptor):
+            return intercept.in_float32(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return widened_first

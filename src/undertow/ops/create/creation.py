@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.backend.stacks import fill
+from undertow.backend.large_arrays import fill
 from undertow.modes import current
 from undertow.ops.arguments import nested_data as foreign
 from undertow.ops.arguments.sizes import as_int

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
-from undertow.backend.stacks import fill as fill_array
+from undertow.backend.large_arrays import fill as fill_array
 from undertow.modes import current
 from undertow.ops.create.creation import (
     as_number,

@@ -13,7 +13,7 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from undertow.backend import cpu, dtypes, kernels, stacks
+from undertow.backend import cpu, dtypes, kernels, large_arrays
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import core
 
@@ -71,7 +71,7 @@ def _by_ufunc(xp: Namespace, name: str, input: Array, axis: int, norm: str, size
     else:
         out = xp.empty_like(input, shape=shape, dtype=plan.types[-1])
     signals = input.swapaxes(axis, -1), plan.factor, out.swapaxes(axis, -1)
-    if input.size < MANY or not stacks.over_rows(plan.ufunc, plan.types, signals, plan.nanoseconds):
+    if input.size < MANY or not large_arrays.over_rows(plan.ufunc, plan.types, signals, plan.nanoseconds):
         plan.ufunc(*signals[:2], out=signals[2])
     return out
 

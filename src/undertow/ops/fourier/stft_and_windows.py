@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType
-from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import laid_out
-from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import numpy_spelling, wrap_dim
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_operand, type_name
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.rules import LINEAR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import stacks
+from undertow.backend import large_arrays
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import type_name
 from undertow.ops.declare import primitive
@@ -94,7 +94,7 @@ def _batched_by(equation: str) -> Callable[..., tuple[Any, int]]:
 def _forward_addmm(xp: Namespace, input: Array, mat1: Array, mat2: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
     if mat1.dtype is not mat2.dtype or mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
         _check_matrices(mat1, mat2)
-    return _add_scaled(input, stacks.dot(mat1, mat2), beta, alpha)
+    return _add_scaled(input, large_arrays.dot(mat1, mat2), beta, alpha)
 
 
 addmm = primitive(

@@ -13,7 +13,7 @@ from itertools import count
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import cpu, dtypes, stacks
+from undertow.backend import cpu, dtypes, large_arrays
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.memory_order import laid_out, nesting
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
@@ -81,7 +81,7 @@ def contract(xp: Namespace, input: Array, other: Array, equation: str) -> Array:
         ]
         return laid_out(out, nesting(out.shape, strides))
     if plan.batch == 0:
-        product = stacks.dot(left.reshape(n, k), right.reshape(k, m))
+        product = large_arrays.dot(left.reshape(n, k), right.reshape(k, m))
     else:
         product = xp.matmul(left.reshape(*batch, n, k), right.reshape(*batch, k, m))
     return product.reshape(batch + own + others_own).transpose(plan.output_order)

@@ -8,8 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.arguments.autocast_float32 import in_float32
-from undertow.ops.arguments.half_precision import wide
+from undertow.ops.arguments.half_precision import in_float32, wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types

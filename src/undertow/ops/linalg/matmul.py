@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from undertow.backend import cpu, stacks
+from undertow.backend import cpu, large_arrays
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.sparse.coo import SparseConversionError
 from undertow.backend.sparse.kernels import product
@@ -37,7 +37,7 @@ def multiply_matrices(xp: Namespace, input: Array, mat2: Array) -> Array:
     if xp is cpu and mat2.size > 4096 and mat2.strides[0] == mat2.itemsize:
         return times_transposed(xp, input, mat2.T)
     try:
-        return stacks.dot(input, mat2)
+        return large_arrays.dot(input, mat2)
     except SparseConversionError:  # NumPy's dot knows nothing of sparse arrays
         return product(input, mat2)
 
@@ -50,9 +50,9 @@ def times_transposed(xp: Namespace, input: Array, weight: Array) -> Array:
     if xp is cpu and weight.size > 4096 and input.ndim == 2 and weight.ndim == 2:
         count = input.shape[0]
         if 2 * count <= weight.shape[0] and count * weight.size > 200_000 and count * input.itemsize <= 128:
-            found = stacks.own_product(input, weight.T)
+            found = large_arrays.own_product(input, weight.T)
             return xp.ascontiguousarray(weight.dot(input.T).T) if found is None else found
-    return stacks.dot(input, weight.T)
+    return large_arrays.dot(input, weight.T)
 
 
 def _multiply_vector(xp: Namespace, input: Array, vec: Array) -> Array:
@@ -194,7 +194,7 @@ def rows(xp: Namespace, x: Array) -> Array:
 def _multiply_stacks(xp: Namespace, input: Array, other: Array) -> Array:
     check_matmul(input, other)
     if other.ndim == 2:
-        return stacks.dot(rows(xp, input), other).reshape(*input.shape[:-1], other.shape[-1])
+        return large_arrays.dot(rows(xp, input), other).reshape(*input.shape[:-1], other.shape[-1])
     return xp.matmul(input, other)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import broadcast_shapes
 from undertow.ops.arguments.value_dependent import example_by_example

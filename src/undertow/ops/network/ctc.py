@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import dtypes, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.modes import no_grad
-from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import tensor
 from undertow.ops.declare import Joint, primitive

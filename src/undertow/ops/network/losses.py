@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.graph.user_lines import warn_user
-from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_tensors, require_float, require_kinds
 from undertow.ops.arguments.sizes import broadcast_problem
 from undertow.ops.declare import composite, primitive

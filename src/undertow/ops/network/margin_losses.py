@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array
-from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_tensors
 from undertow.ops.create.like import zeros_like
 from undertow.ops.declare import composite

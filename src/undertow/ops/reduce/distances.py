@@ -8,7 +8,7 @@ from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.arguments.autocast_float32 import in_float32
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_operand, as_tensors, explain, result_type_of, type_name
 from undertow.ops.arguments.sizes import common_shape
 from undertow.ops.declare import composite, primitive

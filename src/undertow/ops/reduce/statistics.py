@@ -10,8 +10,8 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
-from undertow.ops.arguments.autocast_float32 import in_float32
 from undertow.ops.arguments.dims import Dims, kept_shape, numpy_spelling, reduced_axes, restore, wrap_dim
+from undertow.ops.arguments.half_precision import in_float32
 from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types

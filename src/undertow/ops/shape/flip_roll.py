@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend.copies import copied
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.large_arrays import copied
 from undertow.backend.memory_order import inverse, of_first
 from undertow.ops.arguments.dims import wrap_dim, wrap_dims
 from undertow.ops.arguments.sizes import as_int, ints

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from undertow.backend import dtypes
-from undertow.backend.copies import copied
 from undertow.backend.interface import Array, DType
+from undertow.backend.large_arrays import copied
 from undertow.compiled import shortcut
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import adapter, composite, primitive

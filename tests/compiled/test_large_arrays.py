@@ -10,7 +10,7 @@ import pytest
 
 import undertow as ut
 from tests.compiled.threads import each_with
-from undertow.backend import cpu, stacks
+from undertow.backend import cpu, large_arrays
 from undertow.compiled import core
 from undertow.ops.fourier.along_one_dim import transformed
 
@@ -43,12 +43,12 @@ def test_products(dtype: str) -> None:
     for shape, other in PRODUCTS:
         a, b = numbers(shape, dtype), numbers(other, dtype)
         for x, y in ((a, b), (a, b.swapaxes(-1, -2).copy().swapaxes(-1, -2)), (a[..., ::-1], b[..., ::-1, :])):
-            found = stacks.matmul(x, y)
+            found = large_arrays.matmul(x, y)
             assert_the_same(found, np.matmul(x, y))
             assert found.dtype == dtype
     a, b = numbers((70, 50), dtype), numbers((50, 70), dtype)
-    assert_the_same(stacks.dot(a, b), a.dot(b))
-    assert_the_same(stacks.dot(a, a.T), a.dot(a.T))
+    assert_the_same(large_arrays.dot(a, b), a.dot(b))
+    assert_the_same(large_arrays.dot(a, a.T), a.dot(a.T))
 
 
 def assert_the_same(found: Any, numpys: Any) -> None:
@@ -59,7 +59,7 @@ def assert_the_same(found: Any, numpys: Any) -> None:
 
 def test_what_is_no_stack_is_left_to_numpy() -> None:
     a, b, out = numbers((64, 64, 32), "f"), numbers((64, 32, 64), "f"), np.empty((64, 64, 64), "f")
-    loop = stacks.loop_of(np.matmul, "ff->f")
+    loop = large_arrays.loop_of(np.matmul, "ff->f")
     assert core.over_stacks(np.matmul, loop, (a, b, out), 1000.0)
     np.testing.assert_array_equal(out, a @ b)
     read_only = out.copy()
@@ -79,9 +79,9 @@ def test_what_is_no_stack_is_left_to_numpy() -> None:
     for ufunc, number in ((np.matmul, -1), (np.matmul, 99), (np.add, 0), (len, 0)):
         assert core.over_stacks(ufunc, number, (a, b, out), 1000.0) is None
     with pytest.raises(ValueError, match=r"incompatible|mismatch|match"):
-        stacks.matmul(a, b[:, :31])
+        large_arrays.matmul(a, b[:, :31])
     with pytest.raises(ValueError, match=r"broadcast|match"):
-        stacks.matmul(a, b[:63])
+        large_arrays.matmul(a, b[:63])
 
 
 SIGNALS = (((40, 512), 1), ((512, 40), 0), ((7, 64, 50), 1), ((3, 5), 1), ((1,), 0), ((130, 257), -1), ((20_000,), 0))
@@ -152,5 +152,5 @@ def test_columns_times_rows_need_no_blas(dtype: str, monkeypatch: pytest.MonkeyP
     columns, rows = numbers((8, 20, 1), dtype), numbers((8, 1, 130), dtype)
     expected = np.multiply(columns, rows)
     monkeypatch.setattr(np, "matmul", None)
-    np.testing.assert_array_equal(stacks.matmul(columns, rows), expected)
-    np.testing.assert_array_equal(stacks.dot(columns[0], rows[0]), expected[0])
+    np.testing.assert_array_equal(large_arrays.matmul(columns, rows), expected)
+    np.testing.assert_array_equal(large_arrays.dot(columns[0], rows[0]), expected[0])

@@ -1,7 +1,9 @@
-"""Products of matrices and transforms of rows: NumPy's own, of stacks by several threads (csrc/kernels/stacks.c).
+"""What NumPy does with arrays that the core does sooner if they are large: products, fills, copies, casts.
 
-Where several threads may work, large products are the core's (csrc/kernels/products.c). Large results lie in memory
-that the core keeps (csrc/loops/memory.c).
+Products of stacks and transforms of rows are NumPy's own, by several threads (csrc/kernels/stacks.c); where several
+threads may work, large products are the core's (csrc/kernels/products.c). Copies are divided among threads
+(csrc/kernels/copies.c), as are casts; those of half precision are the core's at any size (csrc/kernels/casts.c). Large
+results lie in memory that the core keeps (csrc/loops/memory.c).
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import numpy as np
 
 from undertow.backend.interface import Array, DType
 from undertow.backend.silence import quietly
-from undertow.compiled import core
+from undertow.compiled import core, twin
 
 #: elements of a result from which on it is worth looking further
 MANY = 1 << 12
+
+#: elements of an array from which on a copy of it is divided
+LARGE = 1 << 15
 
 #: single and double precision, real and complex
 FLOATING = frozenset("fdFD")
@@ -131,3 +136,22 @@ def over_rows(ufunc: Any, types: str, operands: Sequence[Any], nanoseconds: floa
     return number >= 0 and bool(
         core.over_stacks(ufunc, number, tuple([np.asanyarray(x) for x in operands]), nanoseconds)
     )
+
+
+@twin
+def copied(array: Array, order: str = "K") -> Array:
+    """array.copy(order)"""
+    if core is not None and type(array) is np.ndarray and array.size >= LARGE:
+        made = core.copied(array, order)
+        if made is not None:
+            return made
+    return array.copy(order=order)
+
+
+def cast(array: Array, dtype: DType) -> Array:
+    """array.astype(dtype)"""
+    if core is not None and type(array) is np.ndarray:
+        made = core.converted(array, dtype)
+        if made is not None:
+            return made
+    return array.astype(dtype)
