@@ -56,7 +56,7 @@ def _extreme(name: str, ufunc: str) -> Any:
 def share(xp: Namespace, values: Array, mask: Array, dim: Dims) -> Array:
     """Of values along `dim`, equal parts to the elements that are chosen, none to the others."""
     count = xp.sum(mask, reduced_axes(dim, len(mask.shape)), keepdims=True)
-    return xp.astype(values / count, values.dtype, copy=False) * mask  # arrays make float64 of parts, so they are cast
+    return values / xp.astype(count, values.dtype) * mask  # which NumPy would divide in float64
 
 
 def chosen(xp: Namespace, input: Array, out: Array, dim: Dims, keepdim: bool) -> Array:
