@@ -139,7 +139,9 @@ read_mark(Mark *mark, PyObject *argument, int by_shape)
             PyErr_NoMemory();
             return 0;
         }
-        memcpy(mark->shape, PyArray_DIMS(array), mark->ndim * sizeof(npy_intp));
+        for (int d = 0; d < mark->ndim; d++) { /* an array without dimensions has no place for them */
+            mark->shape[d] = PyArray_DIM(array, d);
+        }
     }
     return 1;
 }
