@@ -11,7 +11,6 @@
 
 enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION, COMPARE, AND, OR, NOT, TUPLE, CONJ, BLOCKS };
 
-#define MOST_IN_BLOCKS 12 /* arguments */
 #define SHORT_ROW 32      /* elements */
 #define MANY_ROWS 1000
 
@@ -116,7 +115,7 @@ expression_reach(const Expression *expression)
 static int
 has_only_arguments(const Expression *expression)
 {
-    int found = expression->count - 1 <= MOST_IN_BLOCKS;
+    int found = expression->count - 1 <= MOST_INPUTS;
     for (int k = 1; k < expression->count; k++) {
         found &= expression->parts[k]->kind == ARGUMENT;
     }
@@ -389,7 +388,7 @@ find_large(const Expression *expression, PyObject *const *arguments, PyObject **
 PyObject *
 program_call_of(const Expression *expression, PyObject *const *arguments)
 {
-    PyObject *values[MOST_IN_BLOCKS];
+    PyObject *values[MOST_INPUTS];
     if (expression->kind != BLOCKS || !find_large(expression, arguments, values)) {
         return NULL;
     }
@@ -399,7 +398,7 @@ program_call_of(const Expression *expression, PyObject *const *arguments)
 PyObject *
 narrow_value(const Expression *expression, PyObject *const *arguments)
 {
-    PyObject *values[MOST_IN_BLOCKS];
+    PyObject *values[MOST_INPUTS];
     if (expression->kind != BLOCKS || !find_large(expression, arguments, values)) {
         return NULL;
     }
@@ -414,7 +413,7 @@ narrow_value(const Expression *expression, PyObject *const *arguments)
 static PyObject *
 value_in_blocks(const Expression *expression, PyObject *const *arguments)
 {
-    PyObject *values[MOST_IN_BLOCKS];
+    PyObject *values[MOST_INPUTS];
     int count = expression->count - 1;
     if (find_large(expression, arguments, values)) {
         PyObject *result = quiet_call(expression->constant, values, count, NULL);

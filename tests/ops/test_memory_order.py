@@ -341,3 +341,13 @@ def test_the_copy_into_a_format_is_recorded() -> None:
     y = x.to(memory_format=ut.channels_last)
     assert y.stride() == (2, 1, 2, 2) and y.grad_fn is not None
     assert ut.equal(ut.autograd.grad((y * 2).sum(), x)[0], ut.full((3, 2, 1, 1), 2.0))
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 3, 3), (1, 4, 1, 1), (2, 3, 1, 1), (1, 1, 1, 1), (2, 3, 4, 5)])
+@pytest.mark.parametrize("name", ["empty_like", "zeros_like", "ones_like", "rand_like"])
+def test_likenesses_of_images_with_sizes_of_one(name: str, shape: tuple[int, ...]) -> None:
+    """Which are in rows and channels last at once: their strides say what was asked for."""
+    x = ut.ones(*shape).contiguous(memory_format=ut.channels_last)
+    assert getattr(ut, name)(x).stride() == x.stride()
+    y = ut.ones(*shape)
+    assert getattr(ut, name)(y).stride() == y.stride()

@@ -82,7 +82,8 @@ def _fill_like(
 ) -> Tensor:
     if device is memory_format is None and type(input) is Tensor and not current().unusual:
         array = input._array
-        if type(array) is cpu.ndarray and array.flags.c_contiguous:  # the usual case, in half the time
+        # the usual case, in half the time; where a size is 1 an array may be in rows and in another order, too
+        if type(array) is cpu.ndarray and array.flags.c_contiguous and 1 not in array.shape:
             dtype = array.dtype if dtype is None else dtypes.as_dtype(dtype, name)
             out = (
                 cpu.full(array.shape, fit(fill, dtype), dtype)
