@@ -402,9 +402,9 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Any:
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
-    >>> layer = prune.custom_from_mask(ut.nn.Linear(3, 1), "bias", ut.tensor([0.0]))
-    >>> layer.bias
-    tensor([0.], grad_fn=<MulBackward0>)
+    >>> layer = prune.custom_from_mask(ut.nn.Linear(3, 1), "weight", ut.tensor([[1.0, 0.0, 1.0]]))
+    >>> layer.weight != 0
+    tensor([[ True, False,  True]])
     """
     CustomFromMask.apply(module, name, mask)
     return module
