@@ -138,7 +138,19 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
                 if leaf._xp is not cpu:
                     node.extra = extra_of_user(leaf, extra.used_by)
                 extra.accumulate = weakref.ref(node)
+                if extra.rare is None or not extra.rare.former:
+                    replace_leaf(leaf, node, extra.used_by)
     return node
+
+
+def replace_leaf(leaf: Tensor, node: AccumulateGrad, used_by: Any) -> None:
+    """Put the node where the leaf stands for it: it lives as long as any graph that leads to the leaf."""
+    user = None if used_by is None else used_by()
+    edges = getattr(user, "recorded_edges", None)  # a node that is being made has none
+    if type(edges) is list:
+        for k, edge in enumerate(edges):  # each by itself: another thread may be resolving the others
+            if edge is leaf:
+                edges[k] = node
 
 
 def extra_of_user(leaf: Tensor, used_by: Any) -> NodeExtra:
