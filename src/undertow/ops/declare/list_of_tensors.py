@@ -74,7 +74,7 @@ def build_variadic(op: Any) -> None:
         "saved_names": {n: ("value", k) for k, n in enumerate(value_names)},
     }  # fmt: skip
     op.node_class = type(op.node_name, (VariadicNode,), members)
-    op.form, op.count = op, -1  # there is nothing to work out, and always something to bind
+    op.form, op.usual = op, {}  # there is nothing to work out, and always something to bind
     function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs), run_variadic))
     function.__signature__ = op.signature()
     op.function = function.public = compiled(op, function)
