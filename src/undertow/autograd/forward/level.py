@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -184,9 +185,13 @@ class DualLevel:
         source, others = args[0], args[1:]
         if isinstance(result, Tensor):
             spread_cut(source, self, result, lambda tangent: function(tangent, *others))
-        else:
-            for nr, tensor in enumerate(result):
-                spread_cut(source, self, tensor, lambda tangent, nr=nr: function(tangent, *others)[nr])
+            return
+
+        def part(nr: int, tangent: Tensor) -> Tensor:
+            return function(tangent, *others)[nr]  # type: ignore[no-any-return]
+
+        for nr, tensor in enumerate(result):
+            spread_cut(source, self, tensor, partial(part, nr))
 
     # ---- changes in place
 

@@ -48,7 +48,7 @@ def shown_by_base(tensor: Tensor, level: DualLevel, base: Tensor, replay: Callab
 
 
 class CutView:
-    """In the place of a tangent: the tensor is a view of one that is cut off from the tangent of what it is a view of."""
+    """In the place of a tangent: the tensor is a view of an alias, `base`, that is cut off from the tangent of its own."""
 
     __slots__ = ("base", "replay")
 
@@ -67,7 +67,7 @@ def levels_of(tensor: Tensor) -> list[Any]:
     return of_base + [level for level in list(own) if tangent_of(tensor, level) is not None]
 
 
-def cut_of(tensor: Tensor, level: DualLevel) -> CutView | None | Any:
+def cut_of(tensor: Tensor, level: DualLevel) -> CutView | Any | None:
     """None: the tensor is an alias that has no tangent although its base may have one. A CutView: a view of such."""
     extra = tensor._extra
     rare = None if extra is None else extra.rare
