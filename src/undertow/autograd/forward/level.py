@@ -188,7 +188,7 @@ class DualLevel:
             return
 
         def part(nr: int, tangent: Tensor) -> Tensor:
-            return function(tangent, *others)[nr]  # type: ignore[no-any-return]
+            return function(tangent, *others)[nr]
 
         for nr, tensor in enumerate(result):
             spread_cut(source, self, tensor, partial(part, nr))
