@@ -48,7 +48,7 @@ def shown_by_base(tensor: Tensor, level: DualLevel, base: Tensor, replay: Callab
 
 
 class CutView:
-    """In the place of a tangent: the tensor is a view of `base`, an alias that is cut off from what it is an alias of."""
+    """In the place of a tangent: the tensor is a view of `base`, an alias that is cut off from its own base."""
 
     __slots__ = ("base", "replay")
 
