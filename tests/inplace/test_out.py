@@ -205,3 +205,25 @@ def test_sums_and_products_are_computed_in_the_dtype_of_out(L: Any) -> None:
     assert L.sum(large, 0, out=L.empty((), dtype=L.int64)).item() == 3 * (2**53 + 1)
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
         L.mean(x, 0, out=L.empty(0, dtype=L.int64))
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_a_leaf_that_out_resized_does_not_get_a_gradient_of_its_former_shape(mode: str) -> None:
+    x = ut.ones(4, requires_grad=True)
+    y = x * 2
+    with getattr(ut, mode)(), pytest.warns(UserWarning, match="resized"):
+        ut.sum(ut.ones(4), 0, out=x)
+    with pytest.raises(RuntimeError, match=r"The shape of a leaf .* changed by sum\(out=\) since, to \[\]"):
+        y.sum().backward()
+    assert x.grad is None
+    (x * 3).backward()
+    assert x.grad.tolist() == 3
+
+
+def test_a_leaf_that_was_resized_does_not_get_a_gradient_of_its_former_shape() -> None:
+    x = ut.ones(4, requires_grad=True)
+    y = x * 2
+    with ut.inference_mode():
+        x.resize_(1)
+    with pytest.raises(RuntimeError, match=r"The shape of a leaf .* changed by resize_ since, to \[1\]"):
+        y.sum().backward()

@@ -17,6 +17,7 @@ from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
 from undertow.graph.node import LAST, Node, NodeExtra, extra_on, next_sequence_nr
+from undertow.modes import current
 from undertow.scopes import common_lock, held
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.lent_operations import lent
@@ -72,7 +73,11 @@ class AccumulateGrad(Node):
             if old is not None and old._array.shape != grad.shape:
                 refuse_other_shape(old, grad)
             if type(grad) is Tensor or isinstance(grad, Tensor):
-                extra.grad = lent().clone(grad) if old is None else lent().add(old, grad)
+                total = lent().clone(grad) if old is None else lent().add(old, grad)
+                if type(old) is not Tensor or current().grad_enabled or not fits_in_place(total._array, old._array):
+                    extra.grad = total
+                else:
+                    lent().copy_in_place(old, total)
             elif old is None:
                 first = Tensor(own_array(grad, variable, unshared), variable._xp)
                 if extra.grad is not None:  # the compiled core stores a first gradient without taking the lock

@@ -126,7 +126,7 @@ class Node:
     is_of_leaf = False
     #: whether `pull` wants to be called although every gradient is None
     wants_undefined = False
-    #: whether it stands for no operation, and so is shown with its namespace
+    #: whether it is shown with its namespace, as what stands for no operation is, and a copy
     is_internal = False
     #: the operation's public name
     op_name = ""

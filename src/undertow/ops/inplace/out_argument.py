@@ -15,6 +15,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
+from undertow.graph.accumulate import keep_former
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.operands import NUMBERS, REPEATED, ForeignOperandError
 from undertow.ops.declare import REGISTRY
@@ -25,7 +26,7 @@ from undertow.ops.declare.return_types import ReturnType
 from undertow.ops.inplace.checks import check_in_place
 from undertow.ops.inplace.forms import write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
-from undertow.tensor import Tensor
+from undertow.tensor import LEAF, Tensor
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.torch_function import asks
 
@@ -130,6 +131,8 @@ def fit(target: Tensor, array: Array, name: str) -> None:
         raise RuntimeError(
             f"{name}(): out= is a view of shape {list(mine.shape)} and cannot be given shape {list(array.shape)}"
         )
+    if target._edge is LEAF:
+        keep_former(target, f"{name}(out=)")
     target._array = target._xp.empty_like(array, dtype=mine.dtype, order="K")
 
 
