@@ -45,10 +45,6 @@ ALWAYS_ALLOWED, TIMES_ALLOWED = 1 << 26, 16
 
 def load_torch_file(path: str | os.PathLike[str] | BinaryIO, reader: Any = None) -> Any:
     """The object in the file: a tree of dicts, lists and tensors, or what else a `reader` of all objects finds."""
-    if _starts_as_before(path):
-        from undertow.interop.files.read_old_torch import load_old_file
-
-        return load_old_file(path, reader)
     with opened(path, compressed=False) as archive:
         names = archive.namelist()
         pickles = [n for n in names if n.endswith("/data.pkl")]
@@ -69,11 +65,11 @@ def allowed_for(size: int) -> int:
     return max(ALWAYS_ALLOWED, TIMES_ALLOWED * size)
 
 
-def _starts_as_before(path: str | os.PathLike[str] | BinaryIO) -> bool:
+def starts_as_before(path: str | os.PathLike[str] | BinaryIO) -> bool:
     """Whether a file is of the kinds that PyTorch wrote before its archives: pickles in a row, or a tar file."""
     if isinstance(path, str | os.PathLike):
         with open(path, "rb") as file:
-            return _starts_as_before(file)
+            return starts_as_before(file)
     place = path.tell()
     start = path.read(512)
     path.seek(place)
