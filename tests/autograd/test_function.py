@@ -868,9 +868,9 @@ def test_tensors_given_by_name_get_their_gradients(torch: ModuleType) -> None:
     found = []
     for L in (ut, torch):
         x, y, custom = leaf(L), leaf(L), function(L, forward=weighted, backward=ones_by_need)
-        for call in (lambda: custom.apply(x=x), lambda: custom.apply(x, y=y, scale=2.0), lambda: custom.apply(y=y, x=1)):
+        for args, named in (((), {"x": x}), ((x,), {"y": y, "scale": 2.0}), ((), {"y": y, "x": 1})):
             x.grad = y.grad = None
-            call().sum().backward()
+            custom.apply(*args, **named).sum().backward()
             found.append([None if t.grad is None else t.grad.tolist() for t in (x, y)])
     assert found[:3] == found[3:] == [[[1.0, 1.0], None], [[1.0, 1.0], [2.0, 2.0]], [None, [2.0, 2.0]]]
 

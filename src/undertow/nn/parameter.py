@@ -69,6 +69,7 @@ class Buffer(Tensor):
     """A tensor that a Module counts among its buffers once it is assigned to an attribute.
 
     persistent  whether it is part of the module's state_dict
+    data        a tensor; None: an empty one
 
     >>> import undertow as ut
     >>> ut.nn.Buffer(ut.ones(2))

@@ -224,9 +224,7 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     return args
 
 
-def bound_in_order(
-    cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def bound_in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call in the order in which `backward` returns gradients, and those that have a name only."""
     signature = inspect.signature(cls.forward)
     bound = signature.bind(None, *args, **kwargs)

@@ -211,8 +211,9 @@ class DistributedDataParallel(Module, Joinable):
         """A block in which processes may have different numbers of batches.
 
         divide_by_initial_world_size  divide sums of gradients by the number of all processes, also when some have no
-                                      batches left; False: by the number of those that have
-        throw_on_early_termination    raise in all processes when the first has none left
+                                    batches left; False: by the number of those that have
+        throw_on_early_termination  raise in all processes when the first has none left
+        enable                      False: the block does nothing
         """
         return Join(
             [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size

@@ -73,6 +73,9 @@ def rand(
 ) -> Tensor:
     """Numbers drawn uniformly from [0, 1).
 
+    *shape  the sizes, one by one or as one list
+    size    the same by name
+
     >>> import undertow as ut
     >>> ut.rand(2, 3).shape
     undertow.Size([2, 3])
@@ -95,6 +98,9 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Numbers drawn from the normal distribution with mean 0 and variance 1.
+
+    *shape  the sizes, one by one or as one list
+    size    the same by name
 
     >>> import undertow as ut
     >>> ut.randn(2, 3, requires_grad=True).requires_grad
@@ -131,6 +137,8 @@ def randint(
     pin_memory: bool = False,
 ) -> Tensor:
     """Integers from low (0 if left out), ..., high - 1: `randint(high, size)`, `randint(low, high, size)`.
+
+    *args  the bounds, as above; `low` and `high` are their names
 
     >>> import undertow as ut
     >>> ut.randint(5, 6, (2,))
@@ -272,6 +280,8 @@ def randint_like(
     memory_format: Any = None,
 ) -> Tensor:
     """`randint` with the shape, dtype and device of `input`: `randint_like(t, high)`, `randint_like(t, low, high)`.
+
+    *args  the bounds, as above; `low` and `high` are their names
 
     >>> import undertow as ut
     >>> ut.randint_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 5).shape
@@ -556,6 +566,8 @@ _fill_bernoulli = in_place("bernoulli", _filler("bernoulli_like_", _bernoulli_li
 
 def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> Tensor:
     """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between.
+
+    *bounds  none, one or two integers, as above
 
     >>> import undertow as ut
     >>> bool((ut.empty(5).random_(3) < 3).all())

@@ -75,6 +75,8 @@ def as_strided_scatter(
 ) -> Array:
     """A copy of the input, in which `src` is written to what `as_strided` would show of it.
 
+    size, stride, storage_offset  the part, as `as_strided` takes them; `src` has the shape `size`
+
     >>> import undertow as ut
     >>> ut.as_strided_scatter(ut.zeros(2, 2), ut.ones(2), (2,), (3,))
     tensor([[1., 0.],
