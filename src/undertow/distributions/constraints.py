@@ -39,6 +39,9 @@ class Constraint:
 class _Dependent(Constraint):
     """A condition that depends on other parameters, and cannot be checked without them.
 
+    is_discrete  whether values are discrete, if that is known
+    event_dim    how many dimensions a value has, if that is known
+
     >>> from undertow.distributions import constraints
     >>> constraints.is_dependent(constraints.dependent(is_discrete=False, event_dim=0))
     True
@@ -348,7 +351,8 @@ class _Cat(_Parts):
 class _Stack(_Parts):
     """The slices of a tensor along `dim` satisfy one constraint each.
 
-    cseq  the constraints
+    cseq     the constraints
+    lengths  accepted, without effect
 
     >>> import undertow as ut
     >>> constraints = ut.distributions.constraints

@@ -440,6 +440,7 @@ def with_indices(name: str) -> Callable[..., Any]:
     image = f"ut.arange({4 ** int(name[-2])}.0).reshape(1, 1{', 4' * int(name[-2])})"
     call.__doc__ = (
         f"The values of `{name}` and the places they come from.\n\n"
+        f"*args, **kwargs  the arguments of `{name}`\n\n"
         f"Example: `ut.nn.functional.{name}_with_indices({image}, 2)[1].shape`"
     )
     return call

@@ -41,6 +41,9 @@ class Parameter(Tensor):
 
     It shows the memory of `data`, and requires a gradient unless told otherwise.
 
+    data           a tensor; None: an empty one
+    requires_grad  whether it gets a gradient
+
     >>> import undertow as ut
     >>> ut.nn.Parameter(ut.ones(2))
     Parameter containing:

@@ -37,6 +37,8 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
     """`nn.functional.alpha_dropout`, written into the tensor itself.
 
+    p  the probability with which an element, or a channel, is dropped
+
     >>> import undertow as ut
     >>> ut.alpha_dropout_(ut.ones(2), 0.5, False)
     tensor([1., 1.])
@@ -57,6 +59,8 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Any:
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Any:
     """`feature_dropout`, written into the tensor itself.
 
+    p  the probability with which an element, or a channel, is dropped
+
     >>> import undertow as ut
     >>> ut.feature_dropout_(ut.ones(1, 2), 0.5, False)
     tensor([[1., 1.]])
@@ -66,6 +70,8 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Any:
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
     """`nn.functional.feature_alpha_dropout`, written into the tensor itself.
+
+    p  the probability with which an element, or a channel, is dropped
 
     >>> import undertow as ut
     >>> ut.feature_alpha_dropout_(ut.ones(1, 2), 0.5, False)
@@ -221,6 +227,9 @@ has_mkl = has_openmp = False
 
 def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
     """`nn.functional.rrelu_`, which changes the tensor itself.
+
+    lower, upper  the bounds between which a slope is drawn for each negative element; the mean of both if not
+                  `training`
 
     >>> import undertow as ut
     >>> ut.rrelu_(ut.ones(2))

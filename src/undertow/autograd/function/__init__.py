@@ -39,10 +39,13 @@ class _FunctionMeta(type):
 class Function(metaclass=_FunctionMeta):
     """Base of custom operations: define static `forward` and `backward`, call `.apply`.
 
-    forward   `forward(ctx, *args)`, or `forward(*args)` and `setup_context(ctx, inputs, output)`; ctx is `FunctionCtx`
-    backward  `backward(ctx, *grads)`: from a gradient for each result to one, or None, for each argument; or `vjp`
-    jvp       `jvp(ctx, *tangents)`, for forward mode
-    vmap      `vmap(info, in_dims, *args)`, which returns results and their batch dimensions
+    forward          `forward(ctx, *args)`, or `forward(*args)` and `setup_context(ctx, inputs, output)`; ctx is
+                     `FunctionCtx`
+    backward         `backward(ctx, *grads)`: from a gradient for each result to one, or None, for each argument; or
+                     `vjp`
+    jvp              `jvp(ctx, *tangents)`, for forward mode
+    vmap             `vmap(info, in_dims, *args)`, which returns results and their batch dimensions
+    *args, **kwargs  accepted; a Function is not instantiated, but applied
 
     Switches of a class, False unless set: `generate_vmap_rule` makes the rule of `vmap` of the other rules;
     `clear_saved_tensors_on_access` releases a saved tensor when backward reads it; `boxed_grads_call` hands backward
@@ -247,6 +250,8 @@ FunctionMeta = _FunctionMeta
 
 class InplaceFunction(Function):
     """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`.
+
+    *args, **kwargs  accepted; a Function is not instantiated, but applied
 
     >>> import undertow as ut
     >>> issubclass(ut.autograd.function.InplaceFunction, ut.autograd.Function)

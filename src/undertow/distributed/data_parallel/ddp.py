@@ -53,7 +53,7 @@ class DistributedDataParallel(Module, Joinable):
     device_ids, output_device must be None (or empty): the module is on the CPU. dim, check_reduction,
     skip_all_reduce_unused_params and batched_grad_copy change nothing here: programs that pass them get the same
     gradients. So do those with delay_all_reduce_named_params and param_to_hook_all_reduce, whose parameters are sent
-    with the others.
+    with the others. mixed_precision and device_mesh are errors: autocast and process_group do what they are for.
 
     >>> import undertow as ut
     >>> import undertow.distributed as dist

@@ -13,6 +13,8 @@ from undertow.scopes import held
 class Future:
     """A result that is not there yet.
 
+    devices  accepted, without effect
+
     >>> from undertow.distributed.workers.future import Future
     >>> future = Future()
     >>> doubled = future.then(lambda f: 2 * f.value())

@@ -93,6 +93,13 @@ class _Results:
 class autograd_profile(_Results):
     """`undertow.autograd.profiler.profile`: everything in its block. `undertow.profiler.profile` also knows of steps.
 
+    enabled                   False: nothing is recorded
+    record_shapes, profile_memory, with_stack, with_flops, with_modules  as `undertow.profiler.profile` takes them
+    custom_trace_id_callback  gives the trace its id
+
+    `use_cuda`, `use_device`, `use_kineto`, `use_cpu`, `experimental_config`, `acc_events`, `post_processing_timeout_s`
+    and `activity_filters` have no effect.
+
     >>> import undertow as ut
     >>> x = ut.ones(3, requires_grad=True)
     >>> with ut.autograd.profiler.profile() as prof:

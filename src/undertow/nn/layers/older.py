@@ -31,6 +31,8 @@ class Container(Module):
 class NLLLoss2d(NLLLoss):
     """`NLLLoss`, which takes images, too, and is the one to use.
 
+    *args, **kwargs  those of `NLLLoss`
+
     >>> import warnings
     >>> import undertow as ut
     >>> with warnings.catch_warnings(action="ignore"):

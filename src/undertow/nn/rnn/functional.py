@@ -40,9 +40,10 @@ def whole_layer(name: str, mode: str) -> Callable[..., Any]:
     zeros = "(ut.zeros(1, 4, 2), ut.zeros(1, 4, 2))" if mode == "LSTM" else "ut.zeros(1, 4, 2)"
     layer = f"ut.nn.{mode.partition('_')[0]}(3, 2)"
     function.__doc__ = (
-        f"A whole recurrent layer of kind {mode}: outputs, and the last states. Behind the input come `hx, params, "
-        "has_biases, num_layers, dropout, train, bidirectional, batch_first`; or, for packed sequences, `batch_sizes` "
-        "before these, without the last.\n\n"
+        f"A whole recurrent layer of kind {mode}: outputs, and the last states.\n\n"
+        "input                (steps, N, features)\n"
+        "*arguments, **named  `hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first`; of\n"
+        "                     packed sequences, `batch_sizes` before these, without the last\n\n"
         f"Example: `ut.{name}(ut.ones(5, 4, 3), {zeros}, [*{layer}.parameters()], True, 1, 0, False, False)[0].shape`"
     )
     return function

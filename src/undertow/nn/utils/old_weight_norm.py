@@ -108,6 +108,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> An
 
     dim     the slices along it have lengths of their own; None: one length for all
     module  the layer, which is returned
+    name    of which parameter
 
     >>> import undertow as ut
     >>> linear = ut.nn.utils.parametrizations.weight_norm(ut.nn.Linear(3, 2))  # the newer form

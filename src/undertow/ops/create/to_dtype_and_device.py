@@ -27,6 +27,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
     to(dtype), to(device), to(device, dtype), to(other), each with non_blocking=False, copy=False, memory_format=None
 
+    *args, **kwargs  as these four forms say
+
     >>> import undertow as ut
     >>> x = ut.ones(2)
     >>> x.to(ut.float64).dtype == ut.float64, x.to("cpu") is x

@@ -83,6 +83,8 @@ def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
 def cholesky(input: Array, upper: bool = False) -> Array:
     """Another name of `linalg.cholesky`.
 
+    upper  the upper triangle R, with A = R^H R, instead of the lower L, with A = L L^H
+
     >>> import undertow as ut
     >>> ut.cholesky(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
     tensor([[2.0000, 0.0000],

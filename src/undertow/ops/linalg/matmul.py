@@ -151,6 +151,8 @@ def outer(input: Array, vec2: Array) -> Array:
 def ger(input: Array, vec2: Array) -> Array:
     """Another name of `outer`.
 
+    input, vec2  vectors of n and m elements; the result is (n, m)
+
     >>> import undertow as ut
     >>> ut.ger(ut.ones(2), ut.ones(3)).shape
     undertow.Size([2, 3])

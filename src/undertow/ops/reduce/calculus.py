@@ -213,6 +213,8 @@ def trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1
 def trapz(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The older name of `trapezoid`.
 
+    y, x, dx  the samples, where they lie, and how far apart they are, as `trapezoid` takes them
+
     >>> import undertow as ut
     >>> ut.trapz(ut.tensor([1.0, 2.0, 3.0]))
     tensor(4.)

@@ -48,7 +48,10 @@ def _copying(name: str) -> Any:
         return clone(found, memory_format=contiguous_format)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
-    function.__doc__ = f"What `{name}` shows, as a copy.\n\nExample: `ut.{name}_copy({VIEWS[name]})`"
+    function.__doc__ = (
+        f"What `{name}` shows, as a copy.\n\n*args, **kwargs  the other arguments of `{name}`\n\n"
+        f"Example: `ut.{name}_copy({VIEWS[name]})`"
+    )
     return composite(function, variants="function method" if name == "narrow" else "function", out=True)
 
 

@@ -177,6 +177,8 @@ transpose = view(
 def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
     """NumPy's name of `transpose`.
 
+    axis0, axis1  the two dimensions
+
     >>> import undertow as ut
     >>> ut.swapaxes(ut.ones(2, 3), 0, 1).shape
     undertow.Size([3, 2])
@@ -282,6 +284,9 @@ def _moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, .
 @composite(variants="function method")
 def moveaxis(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """NumPy's name of `movedim`.
+
+    source       the dimension to move, or several
+    destination  where each of them goes
 
     >>> import undertow as ut
     >>> ut.moveaxis(ut.ones(2, 3, 4), 0, 2).shape

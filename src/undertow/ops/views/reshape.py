@@ -287,6 +287,8 @@ def _on_each(one: Callable[..., Any]) -> Any:
 def atleast_1d(tensor: Array) -> Array:
     """The tensor (or each of several), with one dimension if it had none.
 
+    *tensors  tensors or numbers; also one list of them
+
     Example: `ut.atleast_1d(ut.tensor(3))`
     """
     return tensor if tensor.ndim else view(tensor, 1)
@@ -295,6 +297,8 @@ def atleast_1d(tensor: Array) -> Array:
 @_on_each
 def atleast_2d(tensor: Array) -> Array:
     """The tensor (or each of several), with dimensions of size 1 put in front until there are two.
+
+    *tensors  tensors or numbers; also one list of them
 
     Example: `ut.atleast_2d(ut.tensor([3, 4]))`
     """
@@ -306,6 +310,8 @@ def atleast_2d(tensor: Array) -> Array:
 @_on_each
 def atleast_3d(tensor: Array) -> Array:
     """The tensor (or each of several), with dimensions of size 1 put around until there are three.
+
+    *tensors  tensors or numbers; also one list of them
 
     Example: `ut.atleast_3d(ut.tensor([3, 4]))`
     """
