@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.ops.reference.arguments import unexplained
 from undertow.ops.reference.formula_text import formula, mathematics
+from undertow.ops.reference.formulas import FORMULAS
 from undertow.ops.reference.words import ARGUMENTS, EXAMPLES, IN_PLACE, OF_INTEGERS, WORDS, Words
 
 if TYPE_CHECKING:
@@ -57,12 +58,16 @@ def shapes_of(op: Op) -> str:
 
 def formulas_of(op: Op) -> Iterator[str]:
     """The value, and the gradient of each input from g, that of the result; where they are single expressions."""
+    written = FORMULAS.get(op.name, {})
     value = mathematics(op.forward)
-    if value is not None and "(xp, " not in formula(op.forward):  # else a function that is given everything computes it
+    if value is None or "(xp, " in formula(op.forward):  # a function that is given everything computes it
+        value = written.get("value")
+    if value is not None:
         yield f"value: {value}"
     rules: Any = op.vjp if isinstance(op.vjp, dict) else {}
-    for name, rule in rules.items():
-        text = None if rule is None else mathematics(rule)
+    for name in op.edges:
+        rule = rules.get(name)
+        text = written.get(name) or (None if rule is None else mathematics(rule))
         if text is not None:
             yield f"gradient of {name}: {text}"
 
