@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 import undertow as ut
 from tests.instrument.browser import Browser, needs_browser
 from tools.missing_names import MODULES, names_of, resolve
-from tools.site import arguments, kinks, names, pages, questions, reference, texts
+from tools.site import kinks, names, pages, questions, reference, texts
+from undertow.compiled import core
+from undertow.ops.reference import arguments
 
 INDEX = (pages.DOCS / "index.md").read_text(encoding="utf-8")
 
@@ -138,24 +141,62 @@ def test_the_search_knows_what_stands_elsewhere(made: dict[str, str], known: dic
     assert not [name for name in known["plain"] if "undertow has no" in known["plain"][name]]
 
 
-def test_entries_say_what_their_arguments_are(made: dict[str, str]) -> None:
+def test_entries_say_what_shared_arguments_are(made: dict[str, str]) -> None:
     """Those of their own words, and those that many functions share."""
     text = made["functions-reduce.md"]
-    shown = text[text.index("{py:function} undertow.amax(") :][:300]
-    assert "- `keepdim`: whether a dimension that is reduced stays" in shown and shown.index("keepdim`") < shown.index(
-        "```"
-    )
-    call, words = "(input, dim=None, keepdim=False)", "The sum over `dim`."
-    assert arguments.unexplained("undertow.x", call, words).startswith("- `keepdim`: ")
-    assert "loc" in arguments.meanings("undertow.distributions.Normal") and "loc" not in arguments.meanings(
-        "undertow.x"
-    )
-    assert arguments.explained("undertow.x", call, "See {py:func}`undertow.y`.") == "See {py:func}`undertow.y`."
+    shown = text[text.index("{py:function} undertow.amax(") :][:400]
+    assert "- `keepdim`: whether a dimension that is reduced stays" in shown
+    assert shown.index("keepdim`") < shown.index("```")
+    call, words = "(input, dim=None, keepdim=False)", "The sum of `input` over `dim`."
+    assert list(arguments.unexplained("undertow.x", call, words)) == ["keepdim"]
+    assert "loc" in arguments.meanings("undertow.distributions.Normal")
+    assert "loc" not in arguments.meanings("undertow.x")
+    assert reference.explained("undertow.x", call, "See {py:func}`undertow.y`.") == "See {py:func}`undertow.y`."
     used = "\n".join(made.values())
     unused = [
         name for known in arguments.MEANINGS.values() for name in known if f"- `{name}`: {known[name]}" not in used
     ]
     assert unused == []
+
+
+@pytest.mark.skipif(core is None, reason="without the core, help shows of an operation only what it keeps")
+def test_help_says_what_arguments_are() -> None:
+    assert "dim1    the first of the two dimensions" in (ut.diagonal.__doc__ or "")
+    assert "invert         whether each element is not" in (ut.isin.__doc__ or "")
+
+
+ENTRY = re.compile(r"(:{4,5})\{py:(\w+)\} ([\w.]+)(.*)")
+
+
+def entries(text: str) -> Iterator[tuple[str, str, str, str]]:
+    """Kind, name, call and words of each entry of a page of the reference; its methods apart."""
+    found: list[tuple[str, str, str, list[str]]] = []
+    for line in text.splitlines():
+        head = ENTRY.fullmatch(line)
+        if head is not None:
+            name = head[3] if head[1] == ":::::" else f"{found[-1][1]}.{head[3]}"
+            found.append((head[2], name, head[4], []))
+        elif re.fullmatch(":{4,5}", line) and found:
+            kind, name, call, lines = found.pop()
+            yield kind, name, call, "\n".join(lines).strip()
+        elif found:
+            found[-1][3].append(line)
+
+
+def test_every_argument_is_explained(made: dict[str, str]) -> None:
+    """In words: not in a formula, and not in an example."""
+    left_out, count = [], 0
+    for text in made.values():
+        for _, name, call, body in entries(text):
+            if reference.REFERS.search(body):
+                continue
+            words = re.sub(r"(?s)^```.*?^```", "", body, flags=re.M).replace("\\_", "_")
+            given = re.findall(r"(?<=[(,] )\*{0,2}\w+|(?<=\()\*{0,2}\w+", re.sub(r"=\([^()]*\)", "=", call))
+            for argument in [each.strip("*") for each in given if not re.fullmatch(r"\*+|None|\d+", each)]:
+                count += 1
+                if not re.search(rf"(?<!\w){argument}(?!\w)", words):
+                    left_out.append(f"{name}: {argument}")
+    assert left_out == [] and count > 4000
 
 
 def test_the_search_knows_who_has_an_argument(made: dict[str, str]) -> None:

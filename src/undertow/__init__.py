@@ -206,6 +206,8 @@ if "UNDERTOW_DEBUG" in _environ:
 def load_ipython_extension(ipython: Any) -> None:
     """`%load_ext undertow`: tensors and nodes are shown as tables and pictures; without it, if IPython came first.
 
+    ipython  the running shell, which IPython hands over
+
     >>> import undertow as ut
     >>> ut.load_ipython_extension(None)  # what %load_ext calls
     """

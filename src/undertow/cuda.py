@@ -125,6 +125,8 @@ def get_device_properties(device: Device | str | int | None = None) -> Any:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether bfloat16 can be used on a GPU: it is computed in float32.
 
+    including_emulation  accepted, without effect
+
     Example: `ut.cuda.is_bf16_supported()`
     """
     return is_available()
@@ -279,6 +281,8 @@ def set_host_functions(mode: str) -> None:
 
     "allow" computes them there, "warn" warns once for each, and "error" raises NotImplementedError with its name.
 
+    mode  one of these words
+
     Example: `ut.cuda.set_host_functions('allow')`
     """
     if mode not in ("allow", "warn", "error"):
@@ -340,6 +344,8 @@ def set_launch_mode(mode: str) -> None:
     at once; "blocking" also waits for each, so that an error is raised where its operation is. CUDA_LAUNCH_BLOCKING=1
     in the environment chooses the last.
 
+    mode  one of these words
+
     Example: `ut.cuda.set_launch_mode('queue')`
     """
     _extension()
@@ -368,6 +374,8 @@ def _generator(device: Device | str | int | None = None) -> Any:
 def manual_seed(seed: int) -> None:
     """Seed the generator of the current GPU; without a GPU nothing happens.
 
+    seed  an integer
+
     Example: `ut.cuda.manual_seed(0)`
     """
     if is_available():
@@ -376,6 +384,8 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seed the generators of all GPUs, also of those that are not used yet.
+
+    seed  an integer
 
     Example: `ut.cuda.manual_seed_all(0)`
     """
@@ -412,6 +422,8 @@ def get_rng_state(device: Device | str | int | None = None) -> Tensor:
 def set_rng_state(new_state: Array, device: Device | str | int | None = None) -> None:
     """Continue a GPU's generator from a state that `get_rng_state` returned.
 
+    new_state  the state
+
     Example: `ut.cuda.set_rng_state(ut.cuda.get_rng_state())`
     """
     _generator(device).set_state(new_state)
@@ -427,6 +439,8 @@ def get_rng_state_all() -> list[Any]:
 
 def set_rng_state_all(new_states: Any) -> None:
     """Put back what `get_rng_state_all` returned.
+
+    new_states  a list, a state for each GPU
 
     Example: `ut.cuda.set_rng_state_all(ut.cuda.get_rng_state_all())`
     """

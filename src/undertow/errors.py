@@ -59,12 +59,14 @@ class AutogradError(UndertowError, RuntimeError):
 class ModifiedInplaceError(AutogradError):
     """A saved tensor was changed in place between the forward pass and its use in backward.
 
-    saved_by            the node that needs the tensor
-    argument            what the node calls it
-    shape               its shape
-    version, expected   at which version it is, and was when it was saved
-    created_at          the line that recorded the node, or None
-    mutated_by          the operation and the line that changed it last, or None
+    saved_by                the node that needs the tensor
+    argument                what the node calls it
+    shape                   its shape
+    version, expected       at which version it is, and was when it was saved
+    created_at              the line that recorded the node, or None
+    mutated_by              the operation and the line that changed it last, or None
+    type_name               its legacy type
+    produced_by, output_nr  the node that computed it, and which of its outputs it is; or None
 
     >>> import undertow as ut
     >>> x, factor = ut.ones(2, requires_grad=True), ut.ones(2)
@@ -231,7 +233,8 @@ class NoValuesError(UndertowError, NotImplementedError):
 class NotDifferentiableError(UndertowError, NotImplementedError):
     """A derivative was asked for that does not exist or is not written.
 
-    operation   the name of the operation
+    operation  the name of the operation
+    detail     further words
 
     >>> import undertow as ut
     >>> try:
@@ -249,8 +252,9 @@ class NotDifferentiableError(UndertowError, NotImplementedError):
 class InvalidGradientError(AutogradError):
     """A node returned a gradient that does not fit the tensor it is for.
 
-    node_name, index   the node, and which of its gradients
-    got, expected      what it returned, and what fits
+    node_name, index  the node, and which of its gradients
+    got, expected     what it returned, and what fits
+    problem           what does not fit, in words
 
     >>> import undertow as ut
     >>> class Wrong(ut.autograd.Function):
@@ -316,6 +320,8 @@ _already_warned: set[str] = set()
 
 def set_warn_always(always: bool) -> None:
     """Whether warnings that appear once per process appear every time.
+
+    always  True or False
 
     >>> import undertow as ut
     >>> ut.set_warn_always(False)

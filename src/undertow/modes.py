@@ -384,6 +384,8 @@ class _GradSwitch(_Switch):
 class no_grad(_GradSwitch):
     """Record no graph inside: `with no_grad():`, `@no_grad`, `@no_grad()`. This thread only.
 
+    function  what it decorates, if it is used as a decorator without parentheses
+
     >>> import undertow as ut
     >>> x = ut.ones(2, requires_grad=True)
     >>> with ut.no_grad():
@@ -404,6 +406,8 @@ class no_grad(_GradSwitch):
 class enable_grad(_GradSwitch):
     """Record a graph inside, also within `no_grad`.
 
+    function  what it decorates, if it is used as a decorator without parentheses
+
     >>> import undertow as ut
     >>> x = ut.ones(1, requires_grad=True)
     >>> with ut.no_grad(), ut.enable_grad():
@@ -422,6 +426,8 @@ class enable_grad(_GradSwitch):
 
 class set_grad_enabled(_Switch):
     """Switch recording on or off: at once as a call, until the end of the block as a context manager.
+
+    mode  True or False
 
     >>> import undertow as ut
     >>> x = ut.ones(1, requires_grad=True)
@@ -490,6 +496,8 @@ class set_multithreading_enabled(_FieldSwitch):
 
     At once as a call, until the end of the block as a context manager.
 
+    mode  True or False
+
     >>> import undertow as ut
     >>> with ut.autograd.set_multithreading_enabled(False):
     ...     print(ut.autograd.is_multithreading_enabled())
@@ -504,6 +512,8 @@ class enforce_grad_layout_policy(_FieldSwitch):
 
     At once as a call, until the end of the block as a context manager, during the call as a decorator.
 
+    mode  True or False
+
     >>> import undertow as ut
     >>> with ut.autograd.enforce_grad_layout_policy(True):
     ...     (2 * ut.ones(1, requires_grad=True)).backward()
@@ -517,6 +527,8 @@ class force_original_view_tracking(_FieldSwitch):
 
     True (the default here): by the operations that made the view. False: by one as_strided of the base's memory, which
     is what PyTorch does by default.
+
+    mode  True or False
 
     >>> import undertow as ut
     >>> with ut.autograd.force_original_view_tracking(True):

@@ -30,6 +30,8 @@ def get_float32_matmul_precision() -> str:
 def set_float32_matmul_precision(precision: str) -> None:
     """How far products of float32 may be rounded: on a GPU "high" and "medium" allow tf32. The CPU's are always exact.
 
+    precision  "highest", "high" or "medium"
+
     >>> import undertow as ut
     >>> ut.set_float32_matmul_precision("high")
     >>> ut.get_float32_matmul_precision()
@@ -71,6 +73,8 @@ def set_default_device(device: Device | str | int) -> None:
 
 def set_default_tensor_type(t: Any) -> None:
     """`set_default_dtype`, by an old name of a type: FloatTensor, or "undertow.DoubleTensor".
+
+    t  the type, or its name
 
     >>> import undertow as ut
     >>> ut.set_default_dtype(ut.float32)  # its newer name

@@ -96,6 +96,9 @@ def _compare_values(actual: Array, expected: Array, place: str, rules: Any) -> N
 def default_tolerances(*inputs: Any, dtype_precisions: Any = None) -> tuple[float, float]:
     """How far values of these tensors, or dtypes, may be apart: the largest `rtol` and `atol` of them.
 
+    *inputs           tensors or dtypes
+    dtype_precisions  dtype -> (rtol, atol), which go before the usual ones
+
     >>> import undertow as ut
     >>> ut.testing.default_tolerances(ut.ones(1))
     (1.3e-06, 1e-05)
@@ -111,6 +114,10 @@ def get_tolerances(
     *inputs: Any, rtol: float | None, atol: float | None, id: tuple[Any, ...] = ()
 ) -> tuple[float, float]:
     """What was given, or `default_tolerances`.
+
+    *inputs     tensors or dtypes
+    rtol, atol  both or none
+    id          accepted, without effect
 
     >>> import undertow as ut
     >>> ut.testing.get_tolerances(ut.ones(1), rtol=None, atol=None)
@@ -152,6 +159,10 @@ def assert_allclose(
 ) -> None:
     """`assert_close`, by its former name and with its former defaults: dtypes may differ, and nan equals nan.
 
+    actual, expected  tensors, or what makes one
+    rtol, atol        the difference may be atol + rtol * |expected|; both or none
+    msg               what the error says
+
     >>> import undertow as ut
     >>> ut.testing.assert_close(ut.ones(2), ut.ones(2) + 1e-7)  # its newer name
     """
@@ -173,6 +184,11 @@ def make_tensor(
     memory_format: Any = None,
 ) -> Tensor:
     """A tensor of random numbers for tests: from -9 to 9 unless told otherwise (0 to 9 of unsigned integers).
+
+    *shape         the sizes, one by one or as one list
+    low, high      bounds: the lowest, and what all are below
+    noncontiguous  every second element of a larger tensor
+    exclude_zero   ones in the place of zeros
 
     >>> import undertow as ut
     >>> ut.testing.make_tensor(2, 3, dtype=ut.float32, device="cpu", low=0, high=1).shape

@@ -853,3 +853,45 @@ def test_a_changed_view_inside_two_gradients(square: Any) -> None:
     once = ut.func.grad(lambda x: squares_of_a_changed_view(square, x).sum())
     twice = ut.func.grad(lambda x: (once(x) ** 2).sum())
     assert twice(ut.tensor([1.0, 2.0])).tolist() == [648.0, 1296.0]
+
+
+def weighted(ctx: Any, x: Any, y: Any = 0.0, scale: Any = 1.0) -> Any:
+    return (x + 2 * y) * scale
+
+
+def ones_by_need(ctx: Any, g: Any) -> Any:
+    return tuple([(n + 1) * g if needed else None for n, needed in enumerate(ctx.needs_input_grad)])
+
+
+def test_tensors_given_by_name_get_their_gradients(torch: ModuleType) -> None:
+    """They were not recorded: the gradient was lost without a word."""
+    found = []
+    for L in (ut, torch):
+        x, y, custom = leaf(L), leaf(L), function(L, forward=weighted, backward=ones_by_need)
+        for args, named in (((), {"x": x}), ((x,), {"y": y, "scale": 2.0}), ((), {"y": y, "x": 1})):
+            x.grad = y.grad = None
+            custom.apply(*args, **named).sum().backward()
+            found.append([None if t.grad is None else t.grad.tolist() for t in (x, y)])
+    assert found[:3] == found[3:] == [[[1.0, 1.0], None], [[1.0, 1.0], [2.0, 2.0]], [None, [2.0, 2.0]]]
+
+
+def test_a_name_behind_one_left_out() -> None:
+    x, scale, custom = leaf(ut), leaf(ut), function(ut, forward=weighted, backward=ones_by_need)
+    custom.apply(x, scale=scale).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0] and scale.grad.tolist() == [3.0, 3.0]
+
+
+def test_what_has_only_a_name_has_no_gradient() -> None:
+    def forward(ctx: Any, x: Any, *, shift: Any) -> Any:
+        return x + shift
+
+    x, custom = leaf(ut), function(ut, forward=forward, backward=ones_by_need)
+    assert custom.apply(x, shift=1.0).grad_fn is not None
+    assert custom.apply(x, shift=x.detach()).tolist() == [2.0, 4.0]
+    with pytest.raises(TypeError, match="takes shift by name only"):
+        custom.apply(x, shift=x)
+    with ut.no_grad():
+        assert custom.apply(x, shift=x).tolist() == [2.0, 4.0]
+    custom.generate_vmap_rule = True
+    with pytest.raises(NotImplementedError, match="takes shift by name only"):
+        ut.vmap(lambda t: custom.apply(t, shift=1.0))(x.detach())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import math
+from typing import Any
+
 import pytest
 
 import undertow as ut
 from undertow.compiled import core
 from undertow.ops.declare.op import REGISTRY, Op
-from undertow.ops.reference.documentation import example_of, shapes_of
+from undertow.ops.reference.documentation import example_of, formulas_of, shapes_of
+from undertow.ops.reference.formulas import FORMULAS
 from undertow.ops.reference.words import WORDS
 
 DECLARED = [op for op in {id(op): op for op in REGISTRY.values()}.values() if op.kind != "composite"]
@@ -58,3 +63,58 @@ def test_help_shows_the_formulas() -> None:
     text = ut.sin.__doc__
     assert "value: sin(input)" in text and "gradient of input: g * conj(cos(input))" in text
     assert "SinBackward0, which keeps input" in text
+
+
+#: differentiable operations whose derivatives are no single expression, or raise
+WITHOUT_DERIVATIVES = {
+    "angle", "binomial", "floor_divide", "heaviside", "igamma", "igammac", "index_reduce", "native_layer_norm",
+    "special_zeta", "unbind", "unsafe_split",
+}  # fmt: skip
+
+
+def test_derivatives_are_shown() -> None:
+    lacking = {
+        op.name
+        for op in DECLARED
+        if is_public(op) and "backward" not in op.name and not op.name.startswith("_")
+        for text in ["\n".join(formulas_of(op))]
+        if any(f"gradient of {edge}: " not in text for edge in op.edges)
+    }
+    assert lacking == WITHOUT_DERIVATIVES
+
+
+def called_in_the_example(op: Op) -> dict[str, Any]:
+    """The arguments of an operation's example by name, in double precision and requiring grad."""
+    call: Any = ast.parse(str(example_of(op)), mode="eval").body
+    call = call.value if isinstance(call, ast.Attribute) else call  # of `....shape`
+    given: list[Any] = []
+    for each in call.args:
+        value = eval(ast.unparse(each.value if isinstance(each, ast.Starred) else each), {"ut": ut})
+        given += value if isinstance(each, ast.Starred) else [value]
+    found = op.signature().bind(*given, **{k.arg: eval(ast.unparse(k.value), {"ut": ut}) for k in call.keywords})
+    found.apply_defaults()
+    values = {name: found.arguments[name] for name in op.ordered}
+    for name in op.inputs:
+        value = ut.tensor(values[name]) if isinstance(values[name], float | int) else values[name]
+        if isinstance(value, ut.Tensor) and value.is_floating_point():
+            values[name] = value.detach().double().requires_grad_(name in op.edges)
+    return values
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_are_what_is_computed(name: str) -> None:
+    """Those that are written by hand; the others are the declaration itself."""
+    ut.manual_seed(0)
+    op = REGISTRY[name]
+    values = called_in_the_example(op)
+    by_name = {n: values[n] for n in op.keyword_only if n in values}
+    out: Any = op.function(*[values[n] for n in op.ordered if n not in op.keyword_only], **by_name)
+    g = ut.rand_like(out, dtype=ut.float64)
+    known = {n: getattr(ut, n) for n in dir(ut)} | {"pi": math.pi, "range": range} | values | {"out": out, "g": g}
+    known |= {"sqrt": lambda x: x**0.5, "bias": 0 if values.get("bias") is None else values["bias"]}
+    if name == "mvlgamma":
+        known |= {"sum": sum, "log": math.log}
+    for key, text in FORMULAS[name].items():
+        wanted: Any = out if key == "value" else ut.autograd.grad(out, values[key], g, retain_graph=True)[0]
+        found = ut.as_tensor(eval(text, known)).to(wanted.dtype).expand_as(wanted)
+        assert ut.allclose(found, wanted, rtol=1e-4, atol=1e-6), (key, text, found, wanted)

@@ -275,3 +275,28 @@ def test_errors_as_in_torch(torch: ModuleType, expression: str, words: str) -> N
 def test_too_few_categories_are_an_error() -> None:
     with pytest.raises(RuntimeError, match="not enough non-negative category to sample"):
         ut.multinomial(ut.tensor([0.0, 1.0, 0.0]), 2)
+
+
+@pytest.mark.torch
+def test_bounds_have_pytorchs_names() -> None:
+    """`from` is no name of a parameter in Python, and neither it nor `to` was taken."""
+    import torch
+
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        ("uniform_", (), {"from": 3.0, "to": 4.0}), ("uniform_", (), {"to": 0.1}), ("uniform_", (2,), {"to": 3}),
+        ("uniform_", (), {"from": 0.5}), ("random_", (), {"to": 5}), ("random_", (), {"from": 1, "to": 3}),
+        ("random_", (1,), {"to": 3}),
+    ]  # fmt: skip
+    for name, bounds, named in calls:
+        found = []
+        for L in (ut, torch):
+            L.manual_seed(0)
+            found.append(getattr(L.ones(3), name)(*bounds, **named).tolist())
+        assert found[0] == found[1]
+    for name, bounds, named in (
+        ("uniform_", (1, 2), {"from": 1}),
+        ("random_", (), {"from": 3}),
+        ("random_", (), {"low": 1}),
+    ):
+        with pytest.raises(TypeError, match="from"):
+            getattr(ut.ones(3), name)(*bounds, **named)

@@ -6,6 +6,7 @@ docs/kinks.md says of a function.
 
 from __future__ import annotations
 
+import enum
 import importlib
 import inspect
 import re
@@ -15,10 +16,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import undertow
-from tools.site import arguments, texts
+from tools.site import texts
 from tools.site.kinks import kinks
 from undertow.ops import FAMILIES
 from undertow.ops.declare.op import REGISTRY, Op
+from undertow.ops.reference.arguments import unexplained
 from undertow.ops.reference.documentation import example_in_place, text_of
 
 #: page -> its title and what it has, as "module" or "module.Class"
@@ -263,14 +265,31 @@ def described_entry(entry: Entry, path: str, of_class: bool, notes: dict[str, li
     call = "" if kind == "attribute" else called(value, of_class)
     role = {"class": "class", "attribute": "attr", "method": "meth", "function": "func"}[kind]
     same = f"The same as {{py:{role}}}`{path}.{names[0]}`."
-    texts_by_name = {name: same for name in names} | {names[0]: arguments.explained(f"{path}.{names[0]}", call, body)}
+    texts_by_name = {name: same for name in names} | {names[0]: explained(f"{path}.{names[0]}", call, body)}
     return "\n\n".join(
         [f":::::{{py:{kind}}} {path}.{name}{call}\n\n{text}\n:::::" for name, text in texts_by_name.items()]
     )
 
 
+#: entries that refer to one with more words
+REFERS = re.compile(r"^The same as|See \{py:|As a layer, with its arguments")
+
+
+def explained(full: str, call: str, body: str) -> str:
+    """The text of an entry with the arguments that it leaves out, before its first example."""
+    words, fence, rest = re.split(r"(^```py.*|^:::.*|\Z)", body, maxsplit=1, flags=re.M)
+    plain = re.sub(r"(?s)^```.*?^```", "", words, flags=re.M).replace("\\_", "_")
+    listed = {} if REFERS.search(body) else unexplained(full, call, plain)
+    rows = "\n".join([f"- `{name}`: {meaning}" for name, meaning in listed.items()])
+    return f"{words.rstrip()}\n\n{rows}\n\n{fence}{rest}".rstrip() if rows else body
+
+
 def called(value: Any, of_class: bool) -> str:
     """The signature, of methods as they are called on an object."""
+    if inspect.isclass(value) and issubclass(value, enum.Enum):
+        return ""
+    if inspect.isclass(value) and value is not undertow.nn.Module and value.__init__ is undertow.nn.Module.__init__:
+        return "()"
     is_bound = of_class and not isinstance(value, staticmethod) and not inspect.isclass(value)
     return texts.signature(getattr(value, "__func__", value), is_bound)
 
@@ -289,6 +308,8 @@ def own_methods(value: type) -> Iterator[str]:
     for name, member in vars(value).items():
         text = getattr(getattr(member, "__func__", member), "__doc__", None)
         if name.startswith("_") or not text or name in ("forward", "function", "extra_repr", "reset_parameters"):
+            continue
+        if inspect.isclass(member):  # what something becomes, or is made of: it has an entry of its own
             continue
         if callable(member) or isinstance(member, classmethod | staticmethod):
             head = f"{name}{called(member, of_class=True)}"

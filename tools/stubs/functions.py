@@ -91,7 +91,7 @@ def wrappers(function: Any) -> Iterator[str]:
 
 def passes_on(function: Any) -> bool:
     """Whether a function's own signature says nothing, because it hands everything to another."""
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+    return any(p.kind is p.VAR_KEYWORD and p.name == "kwargs" for p in inspect.signature(function).parameters.values())
 
 
 def signature_of(name: str, function: Callable[..., Any]) -> inspect.Signature:

@@ -80,7 +80,10 @@ class GradScaler:
     # ---- a step
 
     def scale(self, outputs: Any) -> Any:
-        """A tensor times the scale, or a list or tuple of them."""
+        """A tensor times the scale, or a list or tuple of them.
+
+        outputs  a tensor, or a tree of tensors
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -116,7 +119,10 @@ class GradScaler:
         return bool(ops.isfinite(values).all())
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """optimizer.step(), with the gradients divided by the scale; not at all if one of them is not finite."""
+        """optimizer.step(), with the gradients divided by the scale; not at all if one of them is not finite.
+
+        *args, **kwargs  what `optimizer.step` is called with
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs or args:
@@ -131,7 +137,10 @@ class GradScaler:
         return result
 
     def update(self, new_scale: Any = None) -> None:
-        """Lower or raise the scale by what the steps since the last update() found, or set it."""
+        """Lower or raise the scale by what the steps since the last update() found, or set it.
+
+        new_scale  the scale from now on; None: by what was found
+        """
         if not self._enabled:
             return
         self._check_used("update")

@@ -106,6 +106,9 @@ class _AlsoForward(detect_anomaly):
 class set_detect_anomaly(Scope):
     """Switch anomaly mode on or off: at once as a call, until the end of the block as a context manager.
 
+    check_nan  whether a NaN in a gradient is an error
+    check_inf  whether an infinity is one, too
+
     >>> import undertow as ut
     >>> with ut.autograd.set_detect_anomaly(True):
     ...     print(ut.is_anomaly_enabled())

@@ -45,10 +45,11 @@ def backward(
 ) -> None:
     """Compute the gradients of `tensors` and add them to the `.grad` of the leaves (or of `inputs`).
 
-    grad_tensors  the gradient with respect to each tensor; None stands for one, if the tensor is a real scalar
-    retain_graph  keep what backward frees, so that the graph can be used again; default: the value of create_graph
-    create_graph  record the pass, so that the gradients can be differentiated
-    inputs        accumulate into these tensors only (leaves or not)
+    grad_tensors    the gradient with respect to each tensor; None stands for one, if the tensor is a real scalar
+    retain_graph    keep what backward frees, so that the graph can be used again; default: the value of create_graph
+    create_graph    record the pass, so that the gradients can be differentiated
+    inputs          accumulate into these tensors only (leaves or not)
+    grad_variables  the older name of `grad_tensors`
 
     >>> import undertow as ut
     >>> x = ut.tensor([1.0, 2.0], requires_grad=True)
@@ -101,6 +102,14 @@ def grad(
     """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` is not touched.
 
     Inputs may be tensors or GradientEdges, or a dict of tensors, which gives a dict of gradients.
+
+    grad_outputs       the gradient with respect to each output; None stands for one, if the output is a real scalar
+    retain_graph       keep what the pass frees, for another one; default: the value of create_graph
+    only_inputs        accepted: the gradients of other leaves are never touched
+    allow_unused       None for an input that no output depends on, instead of an error; default: the value of
+                       materialize_grads
+    is_grads_batched   the first dimension of `grad_outputs` counts passes, which are computed together, by vmap
+    materialize_grads  zeros, instead of None, for inputs that no output depends on
 
     >>> import undertow as ut
     >>> x = ut.tensor(3.0, requires_grad=True)

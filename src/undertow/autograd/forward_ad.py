@@ -31,6 +31,8 @@ from undertow.tensor import Tensor, display
 class UnpackedDualTensor(NamedTuple):
     """What `unpack_dual` returns: the tensor without its tangent, and the tangent (or None).
 
+    primal  the tensor without its tangent
+
     >>> import undertow as ut
     >>> fw = ut.autograd.forward_ad
     >>> with fw.dual_level():
@@ -59,6 +61,8 @@ def __getattr__(name: str) -> Any:
 
 def enter_dual_level(*, track_tangent_grad: bool = True) -> int:
     """Enter a level, inside of those there are, and return its number. Prefer `with dual_level()`.
+
+    track_tangent_grad  whether what is computed of tangents is recorded
 
     >>> import undertow as ut
     >>> fw = ut.autograd.forward_ad

@@ -14,6 +14,9 @@ class GradientEdge(NamedTuple):
 
     It owns the node, so the graph stays alive although the tensor is gone.
 
+    output_nr        the number of its output
+    ownership_token  an object that is kept alive with the edge
+
     >>> import undertow as ut
     >>> x = ut.ones(2, requires_grad=True)
     >>> edge = ut.autograd.graph.get_gradient_edge(2 * x)

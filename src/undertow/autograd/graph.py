@@ -84,6 +84,8 @@ def call_node(node: _node.Node, *grads: Any) -> Any:
     Returns one gradient, or a tuple if the operation has several differentiable inputs. Saved values are kept, and
     hooks do not run: they belong to backward passes.
 
+    *grads  a gradient for each output, or None
+
     >>> import undertow as ut
     >>> y = 2 * ut.ones(2, requires_grad=True)
     >>> ut.autograd.graph.call_node(y.grad_fn, ut.ones(2))

@@ -180,6 +180,9 @@ def backward(
     gradient  the gradient with respect to this tensor; may be left out for a real scalar
     The other arguments are those of `undertow.autograd.backward`.
 
+    retain_graph  keep what the pass frees, for another one
+    inputs        the leaves whose `.grad` is added to; None: all
+
     >>> import undertow as ut
     >>> x = ut.tensor([2.0], requires_grad=True)
     >>> (x * x).sum().backward()

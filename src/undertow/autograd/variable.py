@@ -24,6 +24,9 @@ class VariableType(type):
 class Variable(metaclass=VariableType):
     """The tensor, without history: of old programs. Tensors need no wrapping.
 
+    data      a tensor
+    volatile  accepted, without effect
+
     >>> import undertow as ut
     >>> from undertow.autograd import Variable
     >>> Variable(ut.ones(1), requires_grad=True)

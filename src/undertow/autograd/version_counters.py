@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def increment_version(tensors: Array) -> None:
     """Say that the memory of a tensor (or of several) was changed by somebody else, a NumPy program for instance.
 
+    tensors  a tensor, or several
+
     >>> import undertow as ut
     >>> x = ut.zeros(2)
     >>> x.numpy()[0] = 1

@@ -92,6 +92,8 @@ def get_default_dtype() -> dtype:
 def set_default_dtype(d: DType) -> None:
     """Set the dtype of float tensors made from Python numbers (a real floating dtype).
 
+    d  a real floating-point dtype
+
     >>> import undertow as ut
     >>> ut.set_default_dtype(ut.float64)
     >>> ut.ones(1)
@@ -253,6 +255,8 @@ def is_differentiable(d: np.dtype[Any]) -> bool:
 
 def common_type(a: DType, b: DType) -> dtype:
     """The smallest dtype that both fit in, by PyTorch's table.
+
+    a, b  dtypes
 
     >>> import undertow as ut
     >>> ut.promote_types(ut.int64, ut.float16)

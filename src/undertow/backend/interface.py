@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 class Device:
     """Where an array lives: `cpu`, `cuda:0`, `sim:1`.
 
+    type   "cpu", "cuda", "sim" or "meta"; or both at once: "cuda:0"
+    index  which one; None: the current one
+
     >>> import undertow as ut
     >>> ut.device("cpu").type
     'cpu'

@@ -29,6 +29,8 @@ def _integer_limits(dtype: DType) -> dict[str, Any]:
 class finfo:
     """The limits of a floating-point dtype (of its parts, if it is complex): Python floats.
 
+    type  a dtype; None: the default one
+
     >>> import undertow as ut
     >>> ut.finfo(ut.float16).max, ut.finfo(ut.float32).bits
     (65504.0, 32)
@@ -60,6 +62,8 @@ class finfo:
 
 class iinfo:
     """The limits of an integer dtype.
+
+    type  an integer dtype
 
     >>> import undertow as ut
     >>> ut.iinfo(ut.int8).min, ut.iinfo(ut.int8).max

@@ -26,6 +26,8 @@ def set_num_threads(number: int) -> None:
 
     For the products this needs threadpoolctl; without it, a warning says what else to do.
 
+    number  how many, at least 1
+
     >>> import undertow as ut
     >>> ut.set_num_threads(ut.get_num_threads())
     """

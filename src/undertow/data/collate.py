@@ -97,6 +97,8 @@ np_str_obj_array_pattern = re.compile(r"[SaUO]")
 def default_convert(data: Any) -> Any:
     """NumPy arrays as tensors, also inside tuples, lists and dictionaries; everything else as it is.
 
+    data  a tree of arrays and other things
+
     >>> import numpy as np
     >>> import undertow as ut
     >>> ut.data.default_convert({"x": np.zeros(2), "name": "zeros"})

@@ -66,6 +66,8 @@ class MapDataPipe(_Chained, Dataset):
 def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Callable[[type[Pipe]], type[Pipe]]:
     """Let a class of pipes be a method of all others, by this name.
 
+    enable_df_api_tracing  accepted, without effect
+
     >>> import undertow as ut
     >>> @ut.data.functional_datapipe("squared")
     ... class Squared(ut.data.IterDataPipe):

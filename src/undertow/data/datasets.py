@@ -61,6 +61,8 @@ class IterableDataset(Dataset):
 class TensorDataset(Dataset):
     """Example i is row i of each tensor.
 
+    *tensors  tensors with the same first size
+
     >>> import undertow as ut
     >>> data = ut.data.TensorDataset(ut.arange(6.0).reshape(3, 2), ut.tensor([0, 1, 2]))
     >>> data[1]
@@ -88,6 +90,8 @@ class TensorDataset(Dataset):
 
 class StackDataset(Dataset):
     """Example i is example i of each dataset: a tuple of them, or a dictionary where they are given by name.
+
+    *args, **kwargs  the datasets, of one length
 
     >>> import undertow as ut
     >>> ut.data.StackDataset(range(3), "abc")[1], ut.data.StackDataset(x=range(3), y="abc")[1]
@@ -182,6 +186,8 @@ class ChainDataset(IterableDataset):
 
 class Subset(Dataset):
     """The examples of a dataset that have these numbers.
+
+    indices  the numbers
 
     >>> import undertow as ut
     >>> list(ut.data.Subset([10, 20, 30], [2, 0]))

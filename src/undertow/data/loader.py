@@ -31,24 +31,26 @@ FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "pers
 class DataLoader:
     """Iterates over a dataset in batches; each `for` loop over it is one pass.
 
-    batch_size       examples in a batch; None: the examples themselves, their NumPy arrays as tensors
-    shuffle          take the examples in a new random order in each pass
-    sampler          gives the numbers of the examples instead
-    batch_sampler    gives the lists of numbers instead
-    num_workers      threads that prepare batches ahead; 0: the thread that runs the loop does it
-    collate_fn       makes a batch of a list of examples (`default_collate`); without batches, of an example what
-                     the loop gets (`default_convert`)
-    pin_memory       put tensors into pinned memory, from which GPUs copy by themselves; without a GPU, a warning
-    drop_last        leave the last batch out if it is not full
-    timeout          how many seconds to wait for a worker's batch before that is an error; 0: for ever
-    worker_init_fn   is called by each worker with its number when it starts
-    generator        where the order (and the seeds of the workers) come from; the default generator if None
-    prefetch_factor  batches that each worker prepares ahead (2)
-    persistent_workers  keep the threads from one pass to the next
-    in_order         accepted for PyTorch's sake: batches always come in order
+    batch_size               examples in a batch; None: the examples themselves, their NumPy arrays as tensors
+    shuffle                  take the examples in a new random order in each pass
+    sampler                  gives the numbers of the examples instead
+    batch_sampler            gives the lists of numbers instead
+    num_workers              threads that prepare batches ahead; 0: the thread that runs the loop does it
+    collate_fn               makes a batch of a list of examples (`default_collate`); without batches, of an example
+                             what the loop gets (`default_convert`)
+    pin_memory               put tensors into pinned memory, from which GPUs copy by themselves; without a GPU, a
+                             warning
+    drop_last                leave the last batch out if it is not full
+    timeout                  how many seconds to wait for a worker's batch before that is an error; 0: for ever
+    worker_init_fn           is called by each worker with its number when it starts
+    generator                where the order (and the seeds of the workers) come from; the default generator if None
+    prefetch_factor          batches that each worker prepares ahead (2)
+    persistent_workers       keep the threads from one pass to the next
+    in_order                 accepted for PyTorch's sake: batches always come in order
     multiprocessing_context  accepted for PyTorch's sake: workers are threads
-    progress         show a progress bar; the attribute `note` is shown behind it. True: on standard error,
-                     by tqdm if it is installed; or a stream
+    progress                 show a progress bar; the attribute `note` is shown behind it. True: on standard error, by
+                             tqdm if it is installed; or a stream
+    pin_memory_device        accepted, without effect
 
     The order depends on the generator alone, not on the number of workers. An IterableDataset is read by all workers if
     it asks for its worker's number, to share its examples among them; otherwise by one, so that none comes twice.

@@ -15,7 +15,8 @@ class Progress:
     On a terminal the line is redrawn at most every `interval` seconds and fits its width, however narrow. In a file or
     a pipe, ten lines are written in all (without a total: one each time the number of steps has doubled).
 
-    unit  the name of what is counted, which is shown with its rate: "12.0 batches/s"
+    unit    the name of what is counted, which is shown with its rate: "12.0 batches/s"
+    stream  where it writes
 
     >>> import undertow as ut
     >>> import io
@@ -63,7 +64,10 @@ class Progress:
         self.line_is_open = not finished
 
     def line(self, done: int, note: str, now: float, width: int) -> str:
-        """The bar, the count, the note and the time left, in `width` characters; what does not fit is left out."""
+        """The bar, the count, the note and the time left, in `width` characters; what does not fit is left out.
+
+        done, now  how many steps are done, and the time, by `time.monotonic`
+        """
         words = [self.count(done), *self.words(done, note, now)]
         while words and len("  ".join(words)) > width - 2:
             words.pop()

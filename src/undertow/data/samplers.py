@@ -43,6 +43,8 @@ class Sampler:
 class SequentialSampler(Sampler):
     """0, 1, 2, ...
 
+    data_source  its length counts
+
     >>> import undertow as ut
     >>> list(ut.data.SequentialSampler([10, 20, 30]))
     [0, 1, 2]
@@ -63,6 +65,7 @@ class RandomSampler(Sampler):
 
     num_samples  how many numbers to give: the size of the data if None
     generator    where the randomness comes from: the default generator if None
+    data_source  its length counts
 
     >>> import undertow as ut
     >>> order = ut.data.RandomSampler(range(5), generator=ut.Generator().manual_seed(1))
@@ -109,6 +112,8 @@ class RandomSampler(Sampler):
 class SubsetRandomSampler(Sampler):
     """The given numbers in random order.
 
+    indices  the numbers
+
     >>> import undertow as ut
     >>> sorted(ut.data.SubsetRandomSampler([3, 1, 2]))
     [1, 2, 3]
@@ -127,6 +132,9 @@ class SubsetRandomSampler(Sampler):
 
 class WeightedRandomSampler(Sampler):
     """`num_samples` numbers, each drawn with a probability proportional to its weight.
+
+    weights      one for each number; they need not add up to 1
+    replacement  whether a number may be drawn again
 
     >>> import undertow as ut
     >>> list(ut.data.WeightedRandomSampler([0.0, 1.0], 3))
@@ -184,9 +192,10 @@ class BatchSampler(Sampler):
 class DistributedSampler(Sampler):
     """The numbers of the examples that one process of several takes: every n-th, of an order that all share.
 
-    num_replicas, rank   how many processes there are, and which is this one; asked of undertow.distributed if None
-    shuffle, seed        a new order for each epoch, drawn from the seed and the number that `set_epoch` sets
-    drop_last            leave examples out until all processes have the same number; or else give some twice
+    num_replicas, rank  how many processes there are, and which is this one; asked of undertow.distributed if None
+    shuffle, seed       a new order for each epoch, drawn from the seed and the number that `set_epoch` sets
+    drop_last           leave examples out until all processes have the same number; or else give some twice
+    dataset             its length counts
 
     >>> import undertow as ut
     >>> list(ut.data.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))

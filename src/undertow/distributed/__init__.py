@@ -137,6 +137,8 @@ def is_torchelastic_launched() -> bool:
 def is_backend_available(backend: str) -> bool:
     """Whether exchanges can go by it.
 
+    backend  a name, such as "mpi"
+
     Example: `dist.is_backend_available('mpi')`
     """
     return backend == "mpi" and is_available()
@@ -144,6 +146,8 @@ def is_backend_available(backend: str) -> bool:
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """The number that the launcher has given to this process on its machine.
+
+    fallback_rank  what to return if none has
 
     Example: `dist.get_node_local_rank(fallback_rank=0)`
     """

@@ -146,6 +146,8 @@ def all_reduce_coalesced(
 ) -> Work | None:
     """`all_reduce` of several tensors as one message, or one for each dtype.
 
+    op  a ReduceOp: the sum, unless said
+
     Example: `dist.all_reduce_coalesced([ut.ones(2), ut.ones(3)])`
     """
     members = resolve(group, "all_reduce_coalesced")
@@ -184,6 +186,8 @@ def reduce(
 ) -> Work | None:
     """Let the process `dst` have the sum (or what `op` says) of the tensors of all; the others' stay as they are.
 
+    tensor  this process's; at `dst` it becomes the sum
+
     Example: `dist.reduce(ut.ones(2), dst=0)`
     """
     members = resolve(group, "reduce")
@@ -209,6 +213,9 @@ def reduce_scatter_tensor(
 ) -> Work | None:
     """The sum of all inputs, cut into one part for each process: its part goes into `output`.
 
+    input  as many rows as all outputs have together
+    op     a ReduceOp: the sum, unless said
+
     Example: `dist.reduce_scatter_tensor(ut.empty(2), ut.ones(2 * dist.get_world_size()))`
     """
     members = resolve(group, "reduce_scatter_tensor")
@@ -230,6 +237,10 @@ def reduce_scatter(
     output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """The same, with the parts as a list of tensors.
+
+    output      what this process's part goes into
+    input_list  a tensor for each process
+    op          a ReduceOp: the sum, unless said
 
     Example: `dist.reduce_scatter(ut.empty(2), [ut.ones(2) for _ in range(dist.get_world_size())])`
     """
@@ -265,6 +276,8 @@ def all_gather_into_tensor(
 ) -> Work | None:
     """The tensors of all processes, one behind the other or stacked, as the shape of `output_tensor` says.
 
+    input_tensor  this process's
+
     Example: `dist.all_gather_into_tensor(ut.empty(2 * dist.get_world_size()), ut.ones(2))`
     """
     members = resolve(group, "all_gather_into_tensor")
@@ -282,6 +295,9 @@ def all_gather_into_tensor(
 
 def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
     """The tensors of all processes, each in one of the list.
+
+    tensor_list  a list with a tensor for each process
+    tensor       this process's
 
     Example: `dist.all_gather([ut.empty(2) for _ in range(dist.get_world_size())], ut.ones(2))`
     """
@@ -308,6 +324,9 @@ def all_gather_coalesced(
     async_op: bool = False,
 ) -> Work | None:
     """`all_gather` of several tensors as one message: one list for each process, with a tensor for each of its own.
+
+    output_tensor_lists  for each process, a list of tensors
+    input_tensor_list    this process's tensors
 
     Example: `dist.all_gather_coalesced([[ut.empty(2)] for _ in range(dist.get_world_size())], [ut.ones(2)])`
     """
@@ -344,6 +363,9 @@ def gather(
 ) -> Work | None:
     """The tensors of all processes, in the list of the process `dst`; the others give none.
 
+    tensor       this process's
+    gather_list  at `dst` a list with a tensor for each process, elsewhere None
+
     Example: `dist.gather(ut.ones(2), list(ut.empty(dist.get_world_size(), 2)) if dist.get_rank() == 0 else None)`
     """
     members = resolve(group, "gather")
@@ -375,6 +397,8 @@ def scatter(
     group_src: int | None = None,
 ) -> Work | None:
     """One tensor of the list of the process `src` for each; the others give none.
+
+    scatter_list  at `src` a list with a tensor for each process, elsewhere None
 
     Example: `dist.scatter(ut.empty(2), dist.get_world_size() * [ut.ones(2)] if dist.get_rank() == 0 else None)`
     """
@@ -415,6 +439,8 @@ def all_to_all_single(
     """Cut `input` along its first dimension, a part for each process, and put the parts that come behind each other.
 
     *_split_sizes  how many rows each part has; the same for all if not given
+    output         what is received into
+    input_split_sizes, output_split_sizes  rows for, and from, each process
 
     Example: `dist.all_to_all_single(ut.empty(dist.get_world_size()), ut.arange(float(dist.get_world_size())))`
     """
@@ -469,6 +495,9 @@ def all_to_all(
 ) -> Work | None:
     """Give each process one tensor of the list, and put what comes into those of the other; sizes may differ.
 
+    output_tensor_list  what is received into, one tensor for each process
+    input_tensor_list   what is sent, one tensor for each process
+
     Example: `dist.all_to_all(list(ut.empty(dist.get_world_size(), 1)), dist.get_world_size() * [ut.ones(1)])`
     """
     members = resolve(group, "all_to_all")
@@ -508,7 +537,8 @@ def barrier(
 ) -> Work | None:
     """Wait until all processes of the group have come here.
 
-    timeout  how long at most, if it is not to be the group's limit; of an `async_op`, its `wait` is told
+    timeout     how long at most, if it is not to be the group's limit; of an `async_op`, its `wait` is told
+    device_ids  accepted, without effect
 
     Example: `dist.barrier()`
     """

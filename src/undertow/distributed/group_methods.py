@@ -24,7 +24,11 @@ def broadcast(self: ProcessGroup, tensor: Tensor, root: int) -> Work | None:
 
 
 def allgather(self: ProcessGroup, output_tensors: Sequence[Tensor], input_tensor: Tensor) -> Work | None:
-    """The tensors of all processes, each in one of the list."""
+    """The tensors of all processes, each in one of the list.
+
+    output_tensors  a list with a tensor for each process
+    input_tensor    this process's
+    """
     return collectives.all_gather(output_tensors, input_tensor, self, async_op=True)
 
 
@@ -34,7 +38,11 @@ def barrier(self: ProcessGroup) -> Work | None:
 
 
 def monitored_barrier(self: ProcessGroup, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """A barrier that says which processes have not come within the limit of time."""
+    """A barrier that says which processes have not come within the limit of time.
+
+    timeout         how long at most; None: the group's limit
+    wait_all_ranks  name all that have not come, not only the first
+    """
     collectives.monitored_barrier(self, timeout, wait_all_ranks)
 
 

@@ -54,6 +54,9 @@ def everybodys(what: str, value: Any, group: ProcessGroup) -> list[Any]:
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
     """Put the objects of all processes into the list, which has a place for each.
 
+    object_list  the list
+    obj          this process's object
+
     Example: `dist.all_gather_object([None] * dist.get_world_size(), {'rank': dist.get_rank()})`
     """
     members = resolve(group, "all_gather_object")
@@ -69,6 +72,9 @@ def gather_object(
     group_dst: int | None = None,
 ) -> None:
     """Put the objects of all processes into the list of the process `dst`.
+
+    obj                 this process's object
+    object_gather_list  at `dst` a list with a place for each process, elsewhere None
 
     Example: `dist.gather_object('mine', [None] * dist.get_world_size() if dist.get_rank() == 0 else None)`
     """
@@ -87,6 +93,8 @@ def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Put the objects of the process `src` into everybody's list, which has as many places.
+
+    object_list  the list
 
     Example: `dist.broadcast_object_list([{'lr': 0.1}], src=0)`
     """
@@ -111,6 +119,9 @@ def scatter_object_list(
     group_src: int | None = None,
 ) -> None:
     """Put one object of the list of the process `src` into the first place of everybody's list.
+
+    scatter_object_output_list  a list with a place for the object
+    scatter_object_input_list   at `src` a list with an object for each process, elsewhere None
 
     Example: `dist.scatter_object_list([None], ['yours'] * dist.get_world_size() if dist.get_rank() == 0 else None)`
     """
@@ -154,6 +165,10 @@ def send_object_list(
 ) -> None:
     """Send a list of objects to another process.
 
+    object_list  the list
+    dst          the receiver, by its rank among all processes
+    use_batch    accepted, without effect
+
     Example: `dist.send_object_list([{'step': 3}], dst=1)`
     """
     members = resolve(group, "send_object_list")
@@ -173,6 +188,10 @@ def recv_object_list(
     use_batch: bool = False,
 ) -> int:
     """Receive a list of objects into one that has as many places; the rank that sent it.
+
+    object_list  the list
+    src          the sender, by its rank among all processes; None: any
+    use_batch    accepted, without effect
 
     Example: `dist.recv_object_list([None], src=0)`
     """

@@ -158,6 +158,8 @@ def isend(
 ) -> Message | None:
     """Send a tensor; it must not be changed before the message has been waited for.
 
+    dst  the receiver, by its rank among all processes
+
     Example: `dist.isend(ut.ones(2), dst=1).wait()`
     """
     members = resolve(group, "isend")
@@ -173,6 +175,8 @@ def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> Received | None:
     """Receive a tensor, from any process if none is named; it has the elements and the dtype of what was sent.
+
+    src  the sender, by its rank among all processes; None: any
 
     Example: `dist.irecv(ut.empty(2), src=0).wait()`
     """
@@ -190,6 +194,8 @@ def irecv(
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
     """Send a tensor, and wait until it may be changed again.
 
+    dst  the receiver, by its rank among all processes
+
     Example: `dist.send(ut.ones(2), dst=1)`
     """
     message = isend(tensor, dst, group, tag, group_dst)
@@ -199,6 +205,8 @@ def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
     """Receive a tensor, and wait for it; the rank that sent it, or -1 where this process is not in the group.
+
+    src  the sender, by its rank among all processes; None: any
 
     Example: `dist.recv(ut.empty(2), src=0)`
     """
@@ -216,7 +224,9 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
 class P2POp:
     """One of the messages that `batch_isend_irecv` starts together.
 
-    op  isend or irecv
+    op                isend or irecv
+    tensor            what is sent, or received into
+    peer, group_peer  the other process, by its rank among all, or in the group
 
     Example: `dist.P2POp(dist.isend, ut.ones(2), peer=1 - dist.get_rank())`
     """
@@ -244,6 +254,8 @@ class P2POp:
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Message]:
     """Start messages together: those to receive first, so that none has to wait for memory.
+
+    p2p_op_list  a list of P2POps
 
     Example: `dist.batch_isend_irecv([dist.P2POp(f, ut.ones(2), 1-dist.get_rank()) for f in (dist.isend, dist.irecv)])`
     """

@@ -40,6 +40,8 @@ class ProcessGroup:
     ranks         the ranks of its members among all processes
     backend       the name that the program called MPI by
     allow_pickle  whether exchanges of objects may be of any class
+    mpi           MPI, as mpi4py has it
+    board         where processes of one machine see what others do
 
     Example: `dist.group.WORLD.size()`
     """
@@ -68,7 +70,10 @@ class ProcessGroup:
         return f"<group {self.group_name!r} of {self.size()} processes, rank {self.rank()}>"
 
     def member(self, rank: int, what: str) -> int:
-        """The place in the group of a rank among all processes."""
+        """The place in the group of a rank among all processes.
+
+        what  the call, for the error if it is none
+        """
         if rank not in self.ranks:
             raise ValueError(
                 f"{what}: global rank {rank} is not part of group {self.group_name!r}, which has {self.ranks}"
@@ -82,7 +87,10 @@ class ProcessGroup:
         return self.number % 4096 * 4
 
     def borrow(self, size: int, dtype: DType) -> Array:
-        """Memory to receive into, used again: fresh pages would cost more than the message."""
+        """Memory to receive into, used again: fresh pages would cost more than the message.
+
+        size, dtype  how many elements, of which kind
+        """
         kept = self.spare.setdefault(dtype, [])
         while kept:
             found = kept.pop()
@@ -98,7 +106,9 @@ class ProcessGroup:
     ) -> Work | None:
         """An exchange: its name, with what must be the same everywhere, its steps, and the tensors it writes into.
 
-        given  what this process gives, for profiles
+        given     what this process gives, for profiles
+        result    what it gives
+        async_op  return at once
         """
         work = Work(self, what, steps, result, given)
         if not async_op:
@@ -109,7 +119,10 @@ class ProcessGroup:
         return work
 
     def enter(self, what: str) -> tuple[int, int]:
-        """Count an exchange, and let the others see it: its number and its fingerprint."""
+        """Count an exchange, and let the others see it: its number and its fingerprint.
+
+        what  its name, with what must be the same everywhere
+        """
         mark = fingerprint(what)
         with self.lock:
             self.number = number = self.number + 1
@@ -125,7 +138,11 @@ class ProcessGroup:
             self.board.finish(work.number)
 
     def look(self, work: Work, waited: float, limit: float) -> None:
-        """Raise if the others are in another exchange, or if it has taken too long."""
+        """Raise if the others are in another exchange, or if it has taken too long.
+
+        work           the exchange
+        waited, limit  seconds that it has taken, and may take
+        """
         if self.board is not None:
             others = self.board.differing(work.number, work.fingerprint)
             if others:
@@ -146,7 +163,10 @@ class ProcessGroup:
         return "" if self.board is None else f"\n{self.board.roll_call(number)}"
 
     def compare(self, number: int, mark: int, what: str) -> None:
-        """UNDERTOW_DISTRIBUTED_DEBUG=DETAIL: a small exchange before each says whether all are about to do the same."""
+        """UNDERTOW_DISTRIBUTED_DEBUG=DETAIL: a small exchange before each says whether all are about to do the same.
+
+        number, mark, what  of this process: the number of the exchange, its fingerprint, its name
+        """
         where = line_of(sys._getframe())
         marks = self.gathered(mark, f"the comparison before {what}")
         if len(set(marks)) > 1:
@@ -155,7 +175,11 @@ class ProcessGroup:
             raise DistMismatchError(f"the ranks disagree on exchange #{number} of group {self.group_name!r}:\n{lines}")
 
     def gathered(self, value: Any, what: str) -> list[Any]:
-        """Everybody's value: small plain ones of our own, apart from the exchanges, within the limit of time."""
+        """Everybody's value: small plain ones of our own, apart from the exchanges, within the limit of time.
+
+        value  this process's
+        what   the call, for errors
+        """
         started = time.monotonic()
         barrier = self.check.Ibarrier()
         while not barrier.Test():
@@ -234,6 +258,7 @@ def init_process_group(
                       compared with what MPI says
     allow_pickle      let exchanges of objects take objects of any class. Whoever sends one can then run anything in the
                       process that receives it: only for programs that trust all their processes
+    store, group_name, pg_options, device_id  accepted, without effect
 
     Example: `dist.init_process_group('mpi')`
     """
@@ -355,6 +380,8 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """The place in the group of a rank among all processes.
 
+    global_rank  the rank among all processes
+
     Example: `dist.get_group_rank(dist.group.WORLD, 0)`
     """
     return asked(group, "get_group_rank").member(global_rank, "get_group_rank")
@@ -362,6 +389,8 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """The rank among all processes of a place in the group.
+
+    group_rank  the place in the group
 
     Example: `dist.get_global_rank(dist.group.WORLD, 0)`
     """
@@ -383,10 +412,13 @@ def new_group(
 ) -> Any:
     """A group of some of the processes. All processes call it, in the same order, also those that will not be in it.
 
-    ranks       its members among all processes; all of them if it is not given
-    timeout     how long its exchanges may take; as long as those of all processes if it is not given
-    group_desc  its name in errors
-    sort_ranks  False: its members' places in it are those in `ranks`
+    ranks                      its members among all processes; all of them if it is not given
+    timeout                    how long its exchanges may take; as long as those of all processes if it is not given
+    group_desc                 its name in errors
+    sort_ranks                 False: its members' places in it are those in `ranks`
+    backend                    as `init_process_group` takes it
+    pg_options, device_id      accepted, without effect
+    use_local_synchronization  True is an error
 
     Example: `dist.new_group([0])`
     """
@@ -427,6 +459,9 @@ def new_subgroups(
 
     group_size  how many processes each has; it divides the number of all
     group       the processes; all if None
+    backend     as `init_process_group` takes it
+    pg_options  accepted, without effect
+    group_desc  their name in errors
 
     Example: `dist.new_subgroups(1)[0].size()`
     """
@@ -451,6 +486,12 @@ def new_subgroups_by_enumeration(
     """Groups of the processes with these ranks: this process's group, or None, and all of them.
 
     All processes call it. No rank may be in two of the groups.
+
+    backend                  as `init_process_group` takes it
+    pg_options               accepted, without effect
+    ranks_per_subgroup_list  for each group, its ranks
+    timeout                  how long an exchange may take; as long as those of all processes if it is not given
+    group_desc               their name in errors
 
     Example: `dist.new_subgroups_by_enumeration([[0]])`
     """

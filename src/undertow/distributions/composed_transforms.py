@@ -25,6 +25,8 @@ def widened(constraint: Constraint, dims: int) -> Constraint:
 class ComposeTransform(Transform):
     """Several, one after the other.
 
+    parts  the transforms, the first of them first
+
     >>> import undertow as ut
     >>> transforms = ut.distributions.transforms
     >>> transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(1.0, 2.0)])(ut.zeros(1))
@@ -92,6 +94,9 @@ identity_transform = ComposeTransform([])
 class IndependentTransform(Transform):
     """Another, whose last dimensions are one value.
 
+    base_transform             the other one
+    reinterpreted_batch_ndims  how many of the last dimensions
+
     >>> import undertow as ut
     >>> transforms = ut.distributions.transforms
     >>> transforms.IndependentTransform(transforms.ExpTransform(), 1).log_abs_det_jacobian(ut.ones(3), ut.ones(3))
@@ -127,6 +132,9 @@ class IndependentTransform(Transform):
 
 class CatTransform(Transform):
     """Several, each for its own part along one dimension.
+
+    tseq     the transforms
+    lengths  the sizes of their parts; None: 1 each
 
     >>> import undertow as ut
     >>> transforms = ut.distributions.transforms
@@ -165,6 +173,8 @@ class CatTransform(Transform):
 
 class StackTransform(Transform):
     """Several, each for its own place along one dimension.
+
+    tseq  the transforms, one for each place
 
     >>> import undertow as ut
     >>> transforms = ut.distributions.transforms

@@ -39,6 +39,9 @@ class Constraint:
 class _Dependent(Constraint):
     """A condition that depends on other parameters, and cannot be checked without them.
 
+    is_discrete  whether values are discrete, if that is known
+    event_dim    how many dimensions a value has, if that is known
+
     >>> from undertow.distributions import constraints
     >>> constraints.is_dependent(constraints.dependent(is_discrete=False, event_dim=0))
     True
@@ -71,6 +74,10 @@ class _Dependent(Constraint):
 
 class _DependentProperty(property, _Dependent):
     """A property that is a condition on an object, and a dependent one on its class.
+
+    fn           the function that computes it
+    is_discrete  whether values are discrete, if that is known
+    event_dim    how many dimensions a value has, if that is known
 
     >>> import undertow as ut
     >>> from undertow.distributions import Uniform, constraints
@@ -181,6 +188,9 @@ class _IntegerGreaterThan(Constraint):
 
 class _IndependentConstraint(Constraint):
     """A condition on all elements of the last dimensions.
+
+    base_constraint            the condition on elements
+    reinterpreted_batch_ndims  how many of the last dimensions
 
     >>> import undertow as ut
     >>> constraints = ut.distributions.constraints
@@ -321,6 +331,9 @@ class _Parts(Constraint):
 class _Cat(_Parts):
     """The parts of a tensor along `dim` satisfy one constraint each.
 
+    cseq     the constraints
+    lengths  the sizes of the parts; None: 1 each
+
     >>> import undertow as ut
     >>> constraints = ut.distributions.constraints
     >>> constraints.cat([constraints.positive, constraints.real]).check(ut.tensor([1.0, -1.0]))
@@ -337,6 +350,9 @@ class _Cat(_Parts):
 
 class _Stack(_Parts):
     """The slices of a tensor along `dim` satisfy one constraint each.
+
+    cseq     the constraints
+    lengths  accepted, without effect
 
     >>> import undertow as ut
     >>> constraints = ut.distributions.constraints
@@ -356,6 +372,8 @@ class _Stack(_Parts):
 
 class MixtureSameFamilyConstraint(Constraint):
     """The condition of a component, on values that have no dimension for components.
+
+    base_constraint  the condition of a component
 
     >>> import undertow as ut
     >>> from undertow.distributions import constraints
@@ -381,6 +399,8 @@ class MixtureSameFamilyConstraint(Constraint):
 
 def is_dependent(constraint: Any) -> bool:
     """Whether a condition depends on other parameters.
+
+    constraint  a condition
 
     >>> import undertow as ut
     >>> ut.distributions.constraints.is_dependent(ut.distributions.constraints.real)

@@ -49,7 +49,10 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions check their parameters and values from now on."""
+        """Whether distributions check their parameters and values from now on.
+
+        value  True or False
+        """
         if value not in (True, False):
             raise ValueError("validate_args is True or False")
         Distribution._validate_args = value
@@ -136,18 +139,27 @@ class Distribution:
     # ---- values
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draw values; no gradient leads to the parameters."""
+        """Draw values; no gradient leads to the parameters.
+
+        sample_shape  how many: a shape, which comes before batch_shape and event_shape
+        """
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        """Draw values as a function of the parameters, so that gradients lead to them."""
+        """Draw values as a function of the parameters, so that gradients lead to them.
+
+        sample_shape  how many: a shape, which comes before batch_shape and event_shape
+        """
         raise NotImplementedError(
             f"{type(self).__name__} cannot be sampled with gradients: use sample() and log_prob()"
         )
 
     def log_prob(self, value: Any) -> Any:
-        """The logarithm of the probability (density) of values."""
+        """The logarithm of the probability (density) of values.
+
+        value  shaped as what `sample` gives, or what can be broadcast to it
+        """
         raise NotImplementedError(f"{type(self).__name__} has no formula for its density")
 
     def cdf(self, value: Any) -> Any:
@@ -168,7 +180,8 @@ class Distribution:
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distribution for a larger batch.
 
-        _instance  a new object of a subclass, which has set what it knows better, to be completed
+        _instance    a new object of a subclass, which has set what it knows better, to be completed
+        batch_shape  the new one, to which the present one can be broadcast
         """
         made = type(self).__new__(type(self)) if _instance is None else _instance
         open_names = [name for name in self.__dict__ if name not in made.__dict__]

@@ -11,6 +11,9 @@ from undertow.distributions.distribution import Distribution
 class ExponentialFamily(Distribution):
     """A subclass gives `_natural_params`, `_log_normalizer` and `_mean_carrier_measure`, and has an entropy by that.
 
+    batch_shape  the shape of a batch of distributions
+    event_shape  the shape of one value
+
     >>> import undertow as ut
     >>> isinstance(ut.distributions.Normal(0.0, 1.0), ut.distributions.ExponentialFamily)
     True

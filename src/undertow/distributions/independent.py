@@ -21,6 +21,9 @@ def sum_last(value: Tensor, dims: int) -> Tensor:
 class Independent(Distribution):
     """The last dimensions of a batch of distributions taken together as one value.
 
+    base_distribution          the batch
+    reinterpreted_batch_ndims  how many of its last dimensions
+
     >>> import undertow as ut
     >>> ut.distributions.Independent(ut.distributions.Normal(ut.zeros(3), ut.ones(3)), 1).log_prob(ut.zeros(3))
     tensor(-2.7568)

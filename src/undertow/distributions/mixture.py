@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class MixtureSameFamily(Distribution):
     """A choice among distributions of one kind: those along the last dimension of a batch.
 
+    mixture_distribution    a Categorical: how often each is chosen
+    component_distribution  the batch
+
     >>> import undertow as ut
     >>> d = ut.distributions
     >>> two = d.MixtureSameFamily(d.Categorical(ut.tensor([0.5, 0.5])), d.Normal(ut.tensor([-1.0, 3.0]), 1.0))

@@ -100,7 +100,11 @@ class MultivariateNormal(Distribution):
         return self._for_all(ops.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same distribution for a larger batch."""
+        """The same distribution for a larger batch.
+
+        batch_shape  the new one, to which the present one can be broadcast
+        _instance    a new object of a subclass, to be completed
+        """
         made = self._get_checked_instance(MultivariateNormal, _instance)
         made.loc = ops.expand(self.loc, (*batch_shape, *self._event_shape))
         made._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril

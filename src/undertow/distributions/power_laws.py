@@ -106,6 +106,8 @@ class Weibull(TransformedDistribution):
 class Kumaraswamy(TransformedDistribution):
     """Between 0 and 1, much like Beta, but with a cdf that can be written down: 1 - (1 - x ** a) ** b.
 
+    concentration1, concentration0  a and b in that formula
+
     >>> import undertow as ut
     >>> ut.distributions.Kumaraswamy(ut.tensor([1.0]), ut.tensor([1.0])).mean
     tensor([0.5000])
@@ -150,6 +152,8 @@ class Kumaraswamy(TransformedDistribution):
 
 class InverseGamma(TransformedDistribution):
     """One over a gamma variable.
+
+    concentration, rate  of the gamma variable
 
     >>> import undertow as ut
     >>> ut.distributions.InverseGamma(ut.tensor([3.0]), ut.tensor([4.0])).mean

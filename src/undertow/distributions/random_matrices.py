@@ -46,7 +46,10 @@ class LKJCholesky(Distribution):
         return type(self)(self.dim, self.concentration.expand(tuple(batch_shape)))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """The rows: directions, scaled by the roots of Beta numbers (the "onion")."""
+        """The rows: directions, scaled by the roots of Beta numbers (the "onion").
+
+        sample_shape  how many: a shape
+        """
         with no_grad():
             y = self._beta.sample(sample_shape).unsqueeze(-1)
             u = ops.tril(noise(self.concentration, self._extended_shape(sample_shape)), -1)
@@ -71,6 +74,10 @@ class LKJCholesky(Distribution):
 
 class Wishart(Distribution):
     """Sums of df products of normal vectors with themselves.
+
+    df  the degrees of freedom, greater than n - 1
+    covariance_matrix, precision_matrix, scale_tril  of the normal vectors, (n, n), one of the three: the covariance,
+        its inverse, or its Cholesky factor
 
     >>> import undertow as ut
     >>> ut.distributions.Wishart(ut.tensor(3.0), ut.eye(2)).mean
@@ -145,7 +152,10 @@ class Wishart(Distribution):
         return self.df[..., None, None] * (v**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """By Bartlett's decomposition."""
+        """By Bartlett's decomposition.
+
+        sample_shape  how many: a shape
+        """
         size, shape = self._event_shape[0], self._extended_shape(sample_shape)
         degrees = self.df.unsqueeze(-1) - ops.arange(size, dtype=self.df.dtype)
         diagonal = Chi2(degrees).rsample(sample_shape).sqrt()

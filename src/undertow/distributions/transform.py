@@ -60,7 +60,10 @@ class Transform:
         raise NotImplementedError(f"{type(self).__name__} has no inverse: it needs _inverse")
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """log |dy / dx|."""
+        """log |dy / dx|.
+
+        x, y  a value, and the transform of it
+        """
         raise NotImplementedError(f"{type(self).__name__} has no formula for its derivative")
 
     @property

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class TransformedDistribution(Distribution):
     """The distribution of a function of random values.
 
+    base_distribution  of what the random values are
+    transforms         the function: a Transform, or a list of them, the first of them first
+
     >>> import undertow as ut
     >>> from undertow.distributions import Normal, TransformedDistribution, TanhTransform
     >>> policy = TransformedDistribution(Normal(0.0, 1.0), TanhTransform())

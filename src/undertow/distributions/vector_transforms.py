@@ -164,6 +164,8 @@ class CorrCholeskyTransform(Transform):
 class ReshapeTransform(Transform):
     """The last dimensions, in another shape.
 
+    in_shape, out_shape  the shape of what goes in and of what comes out; they have as many elements
+
     >>> import undertow as ut
     >>> ut.distributions.transforms.ReshapeTransform((4,), (2, 2))(ut.arange(4.0))
     tensor([[0., 1.],

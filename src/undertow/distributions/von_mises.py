@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class VonMises(Distribution):
     """The normal distribution of angles.
 
+    loc            the most probable angle
+    concentration  how narrow it is; near 0, all angles are as probable
+
     >>> import undertow as ut
     >>> ut.distributions.VonMises(ut.tensor([0.0]), ut.tensor([1.0])).mean
     tensor([0.])
@@ -40,7 +43,10 @@ class VonMises(Distribution):
         return k * ops.cos(value - self.loc) - math.log(2 * math.pi) - (ops.special_i0e(k).log() + k)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """By rejection, from a wrapped Cauchy distribution (Best and Fisher)."""
+        """By rejection, from a wrapped Cauchy distribution (Best and Fisher).
+
+        sample_shape  how many: a shape
+        """
         shape = tuple(self._extended_shape(sample_shape))
         with no_grad():
             loc, k = self.loc.double().expand(shape), self.concentration.double().expand(shape)

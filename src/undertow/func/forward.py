@@ -126,6 +126,9 @@ def jacfwd(
     The result is as that of `jacrev`, with a `sparsity` too: columns without a common place then share a pass. What
     does not depend on the direction is computed once for all of them.
 
+    randomness        whether random numbers are an "error", the "same" in all passes, or "different"
+    verify, triplets  of a `sparsity`, as `jacrev` takes them
+
     >>> import undertow as ut
     >>> jacfwd(ut.sin)(ut.zeros(2))
     tensor([[1., 0.],

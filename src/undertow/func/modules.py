@@ -29,8 +29,9 @@ def functional_call(
 ) -> Any:
     """`module(*args, **kwargs)` with other tensors in the place of its parameters and buffers, by their dotted names.
 
-    tie_weights  what is one tensor under two names stays one if a tensor is given for either
-    strict       every parameter and buffer must be given, and nothing else
+    tie_weights                 what is one tensor under two names stays one if a tensor is given for either
+    strict                      every parameter and buffer must be given, and nothing else
+    parameter_and_buffer_dicts  names and tensors: a dict, or several
 
     >>> import undertow as ut
     >>> from undertow.func import functional_call, grad
@@ -54,6 +55,8 @@ def functional_call(
 
 def stack_module_state(models: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The parameters of modules of the same kind, stacked by name, and their buffers: an ensemble for `vmap`.
+
+    models  a list of modules with the same parameters
 
     >>> import undertow as ut
     >>> from undertow.func import functional_call, stack_module_state, vmap
@@ -92,6 +95,8 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     """Let every batch norm in a module use the statistics of its batch and keep none, in place; return the module.
 
     Running statistics are changed in place by each example, which `vmap` refuses for tensors that all examples share.
+
+    root  the module
 
     >>> import undertow as ut
     >>> from undertow.func import replace_all_batch_norm_modules_

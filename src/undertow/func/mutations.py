@@ -23,6 +23,8 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     What `make_fx` traces of it has new tensors in the place of changes, but where a view of the memory is around.
 
+    func  a function of tensors
+
     >>> import undertow as ut
     >>> from undertow.func import functionalize, grad
     >>> grad(functionalize(lambda x: (x * 1).mul_(x).sum()))(ut.tensor([3.0]))

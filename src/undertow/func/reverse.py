@@ -59,6 +59,8 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
     """The function that computes (gradient, value); with has_aux, (gradient, (value, more)). See `grad`.
 
+    func  a function of tensors, of one element
+
     >>> import undertow as ut
     >>> ut.func.grad_and_value(lambda x: (x * x).sum())(ut.tensor([1.0, 2.0]))
     (tensor([2., 4.]), tensor(5.))
@@ -73,6 +75,8 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
 def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
     """The function that computes (value, gradient); with has_aux, ((value, more), gradient). See `grad`.
+
+    func  a function of tensors, of one element
 
     >>> import undertow as ut
     >>> ut.func.value_and_grad(lambda x: (x * x).sum())(ut.tensor([1.0, 2.0]))
@@ -93,6 +97,8 @@ def per_sample_grad(
     """The function that computes the gradient for every example, the arguments in `argnums` being the same for all.
 
     The other arguments have the examples in their first dimension; `in_dims` says otherwise.
+
+    func  a function of one example, of one element
 
     >>> import undertow as ut
     >>> loss = lambda w, x, y: ((x @ w - y) ** 2).sum()

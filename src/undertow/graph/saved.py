@@ -123,6 +123,9 @@ class SavedTensor:
     With hooks, what the pack hook made of it, and enough to give the unpacked tensor its place in the graph. A hook
     that returns an alias of the tensor (`detach()`) is served as well as none: changes in place are noticed.
 
+    tensor    what is saved
+    argument  the name the node calls it by
+
     >>> import undertow as ut
     >>> x = ut.ones(2, requires_grad=True)
     >>> type(x.exp().grad_fn._raw_saved_result).__name__
@@ -158,7 +161,9 @@ class SavedTensor:
     def of_output(cls, output: Tensor, argument: str = "result", edge: Any = None) -> SavedTensor:
         """Save an output of the node that is saving it.
 
-        edge  the output's place at that node, where it has another history already (a view that was changed in place)
+        edge      the output's place at that node, where it has another history already (a view that was changed in
+                  place)
+        argument  the name the node calls it by
         """
         edge = output._edge if edge is None else edge
         node, nr = edge[0], edge[1]
@@ -215,7 +220,12 @@ class SavedTensor:
         self._keep_packed(pack(pack_hook, data), data, unpack_hook)
 
     def pack_for(self, node: Node, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[..., Any]) -> None:
-        """The same, for the hooks that are on while the node is recorded: they see an output with its history."""
+        """The same, for the hooks that are on while the node is recorded: they see an output with its history.
+
+        node         the one that saves
+        pack_hook    called with the tensor; what it returns is kept
+        unpack_hook  called with that, when the tensor is needed
+        """
         data = self._plain_data()
         assert data is not None
         seen = node.output_tensor(self._nr, self._array, self._xp) if self._is_output else data
@@ -234,7 +244,10 @@ class SavedTensor:
         self._tensor = self._array = None
 
     def unpack(self, node: Node | None = None) -> Tensor | None:
-        """The tensor, if it is still the one that was saved."""
+        """The tensor, if it is still the one that was saved.
+
+        node  the one that saved it: an output gets its place in the graph by that
+        """
         if self._state == "freed":
             raise GraphFreedError("a node") if node is None else freed_error(node, node._kept)
         if self._state == "hooked":

@@ -30,6 +30,8 @@ from undertow.tensor import Tensor
 class debug:
     """Print a line for each operation in a block (level 1), each node of its passes (2), each kernel (3).
 
+    file  where it prints; None: standard error
+
     >>> import undertow as ut, sys
     >>> with ut.instrument.debug(1, file=sys.stdout):  # doctest: +ELLIPSIS
     ...     y = ut.ones(3) * 2

@@ -39,6 +39,9 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Form
     The function takes the arguments of the operation, with shapes in the place of tensors, and `out_shape`. What its
     backward takes is then not counted.
 
+    targets  an operation, or a list of them
+    get_raw  accepted, without effect
+
     >>> import undertow as ut
     >>> from undertow.utils.flop_counter import FlopCounterMode, register_flop_formula
     >>> @register_flop_formula(ut.exp)
@@ -61,9 +64,10 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Form
 class FlopCounterMode:
     """Counts the floating-point operations of this thread, forward and backward, in a `with` block.
 
-    display  print a table at the end
-    depth    how deep the table goes into modules
+    display         print a table at the end
+    depth           how deep the table goes into modules
     custom_mapping  further formulas, as `register_flop_formula` takes them, by operation; they go before all others
+    mods            accepted, without effect: modules are followed by themselves
 
     >>> import undertow as ut
     >>> from undertow.utils.flop_counter import FlopCounterMode

@@ -54,6 +54,8 @@ class Totals(NamedTuple):
 class ModelSummary:
     """What `summary` returns: print it, or read its `layers` (the first is the model) and `totals`.
 
+    depth  how deep the table goes into modules
+
     >>> import undertow as ut
     >>> found = ut.instrument.summary(ut.nn.Linear(2, 3), ut.ones(1, 2))
     >>> found.totals.parameters, found.layers[0].name
@@ -136,6 +138,7 @@ def summary(
     input_size  instead of it, a shape (or a list of shapes) to draw random numbers of
     depth       how deep to go into modules
     mode        "eval", "train", or "same": the mode of the model during the call; it is put back
+    **kwargs    arguments of the model by name
 
     >>> import undertow as ut
     >>> model = ut.nn.Sequential(ut.nn.Linear(8, 16), ut.nn.ReLU(), ut.nn.Linear(16, 2))

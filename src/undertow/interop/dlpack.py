@@ -83,6 +83,9 @@ def from_gpu(given: Any, device: Device | str | int | None, copy: bool | None) -
 def from_dlpack(ext_tensor: Any, *, device: Device | str | int | None = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array (or of a DLPack capsule), of the CPU or of a GPU.
 
+    ext_tensor  an object with `__dlpack__`, or a capsule
+    copy        True: always; False: never, and an error where it is needed; None: where it is needed
+
     >>> import numpy as np, undertow as ut
     >>> ut.from_dlpack(np.arange(3))
     tensor([0, 1, 2])

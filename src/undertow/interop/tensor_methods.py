@@ -67,6 +67,8 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
 def to_device(self: Array, device: Device | str | int, /, *, stream: Any = None) -> Array:
     """The array API's name of `to`.
 
+    stream  None; a stream is an error on the CPU
+
     >>> import undertow as ut
     >>> ut.ones(2).to_device("cpu")
     tensor([1., 1.])

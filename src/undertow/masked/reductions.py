@@ -211,6 +211,8 @@ def std(
 ) -> Tensor:
     """The square root of `var`.
 
+    unbiased, correction  as `var` takes them
+
     >>> import undertow as ut
     >>> ut.masked.std(ut.tensor([1.0, 2.0, 3.0]), 0, mask=ut.tensor([True, False, True]))
     tensor(1.4142)
@@ -228,6 +230,8 @@ def norm(
     mask: Array | None = None,
 ) -> Tensor:
     """The vector norm of the elements that count.
+
+    ord  of which norm
 
     >>> import undertow as ut
     >>> ut.masked.norm(ut.tensor([1.0, 2.0, 3.0]), 2.0, 0, mask=ut.tensor([True, False, True]))
@@ -300,6 +304,8 @@ def normalize(
 ) -> Tensor:
     """Divided by the norm of the elements that count, or by `eps` if that is larger; 0 for the others.
 
+    ord  of which norm
+
     >>> import undertow as ut
     >>> ut.masked.normalize(ut.tensor([1.0, 2.0, 3.0]), 2.0, 0, mask=ut.tensor([True, False, True]))
     tensor([0.3162, 0.0000, 0.9487])
@@ -338,6 +344,9 @@ def logaddexp(
     other_mask: Array | None = None,
 ) -> Tensor:
     """log(exp(x) + exp(y)) of the elements that count.
+
+    input, other            tensors, or MaskedTensors
+    input_mask, other_mask  bools that can be broadcast to each: true where elements count
 
     >>> import undertow as ut
     >>> mask = ut.tensor([True, False])

@@ -147,7 +147,10 @@ class MaskedTensor:
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """As Tensor.backward, inside of `nan_safe`: what is masked out contributes nothing, not 0 * inf."""
+        """As Tensor.backward, inside of `nan_safe`: what is masked out contributes nothing, not 0 * inf.
+
+        `gradient`, `retain_graph`, `create_graph` and `inputs` are as that takes them.
+        """
         if isinstance(gradient, MaskedTensor):
             gradient = gradient.to_tensor(0)
         with nan_safe():
@@ -236,6 +239,8 @@ def joined(data: Tensor, mask: Tensor) -> MaskedTensor:
 def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:
     """A MaskedTensor with a copy of the data; see MaskedTensor.
 
+    mask  bools, of the shape of `data`: true where elements count
+
     >>> import undertow as ut
     >>> ut.masked.masked_tensor(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([True, False, True]))
     MaskedTensor(
@@ -247,6 +252,8 @@ def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> Ma
 
 def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
     """A MaskedTensor that continues the history of `data`: gradients reach the tensors it was computed from.
+
+    mask  bools, of the shape of `data`: true where elements count
 
     >>> import undertow as ut
     >>> x = ut.tensor([0.0, 4.0], requires_grad=True)

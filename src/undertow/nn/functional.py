@@ -193,7 +193,10 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution.
 
-    hard  one-hot values, with the gradient of the soft ones
+    hard    one-hot values, with the gradient of the soft ones
+    logits  logarithms of probabilities, of any shape, up to a constant
+    tau     the temperature: the lower, the nearer to one-hot
+    eps     accepted, without effect
 
     >>> import undertow as ut
     >>> ut.nn.functional.gumbel_softmax(ut.zeros(2, 3), hard=True).sum(1)
@@ -270,6 +273,10 @@ def huber_loss(
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution of (time, examples, channels) with a weight of (size, channels in, channels out).
+
+    input  (time, examples, channels)
+    bias   (channels of the result)
+    pad    how much is added at both ends of the time
 
     >>> import undertow as ut
     >>> ut.nn.functional.conv_tbc(ut.ones(4, 1, 2), ut.ones(3, 2, 1), ut.zeros(1)).shape
@@ -379,6 +386,10 @@ def upsample(
 def upsample_nearest(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
     """`interpolate` with the nearest element.
 
+    input         (N, C, H, W)
+    size          the size of the result
+    scale_factor  how much larger the result is, instead
+
     >>> import undertow as ut
     >>> ut.nn.functional.upsample_nearest(ut.arange(16.0).reshape(1, 1, 4, 4), scale_factor=2).shape
     undertow.Size([1, 1, 8, 8])
@@ -388,6 +399,10 @@ def upsample_nearest(input: Any, size: int | Sequence[int] | None = None, scale_
 
 def upsample_bilinear(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
     """`interpolate` with mode bilinear and aligned corners.
+
+    input         (N, C, H, W)
+    size          the size of the result
+    scale_factor  how much larger the result is, instead
 
     >>> import undertow as ut
     >>> ut.nn.functional.upsample_bilinear(ut.arange(16.0).reshape(1, 1, 4, 4), scale_factor=2).shape
@@ -425,6 +440,7 @@ def with_indices(name: str) -> Callable[..., Any]:
     image = f"ut.arange({4 ** int(name[-2])}.0).reshape(1, 1{', 4' * int(name[-2])})"
     call.__doc__ = (
         f"The values of `{name}` and the places they come from.\n\n"
+        f"*args, **kwargs  the arguments of `{name}`\n\n"
         f"Example: `ut.nn.functional.{name}_with_indices({image}, 2)[1].shape`"
     )
     return call

@@ -25,6 +25,9 @@ def grouped_mm(
     columns, and two matrices by what they are summed over. What is behind the last group is zero in the result
     (PyTorch leaves there whatever was in the memory).
 
+    bias       accepted if None
+    out_dtype  the dtype of the result; None: that of `mat_a`
+
     >>> import undertow as ut
     >>> rows, experts = ut.ones(3, 2), ut.tensor([[[1.0], [1.0]], [[5.0], [5.0]]])
     >>> ut.nn.functional.grouped_mm(rows, experts, offs=ut.tensor([1, 3], dtype=ut.int32)).T

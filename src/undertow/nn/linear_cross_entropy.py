@@ -60,7 +60,10 @@ class LinearCrossEntropyOptions:
         return int(parts or "1")
 
     def rows(self, count: int, features: int, classes: int) -> int:
-        """How many of `count` rows to compute at a time."""
+        """How many of `count` rows to compute at a time.
+
+        count, features, classes  the sizes of the problem
+        """
         if self.chunking_method is None:
             return self.batch_chunk_size or count
         alike = math.ceil(count / math.ceil(classes / max(features, 1)) / self._parts()) if count and classes else 1

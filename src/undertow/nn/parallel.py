@@ -30,6 +30,9 @@ def as_device(device: Device | str | int) -> Device:
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     """Tensors cut into one part for each device (perhaps fewer); everything else is given to all.
 
+    inputs       a tensor, or a tree of them
+    target_gpus  the devices, of any kind
+
     >>> import undertow as ut
     >>> from undertow.nn import parallel
     >>> [part.device for part in parallel.scatter(ut.arange(4), ["sim:0", "sim:1"])]
@@ -66,6 +69,8 @@ def scatter_kwargs(inputs: tuple[Any, ...], kwargs: dict[str, Any], devices: Seq
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
     """The outputs of all devices, joined on one: tensors are concatenated, inside tuples, lists and dictionaries.
 
+    target_device  where to
+
     >>> import undertow as ut
     >>> from undertow.nn import parallel
     >>> parts = parallel.scatter(ut.arange(4), ["sim:0", "sim:1"])
@@ -91,6 +96,9 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
 
 def replicate(network: Module, devices: Sequence[Any]) -> list[Any]:
     """The module on each device; its parameters are copies whose gradients flow back to the original's.
+
+    network  the module
+    devices  a list of devices
 
     >>> import undertow as ut
     >>> from undertow.nn import parallel
@@ -151,6 +159,10 @@ def parallel_apply(
     modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Sequence[Any] | None = None
 ) -> list[Any]:
     """Call each module with its input, all at once in threads; the first error is raised here.
+
+    modules, inputs  one of each for every device; an input that is a tuple or a list is the arguments
+    kwargs_tup       arguments by name for each, or None
+    devices          named in errors
 
     >>> import undertow as ut
     >>> from undertow.nn import parallel
@@ -230,6 +242,11 @@ def data_parallel(
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
     """One call of `DataParallel(module, ...)`.
+
+    inputs         a tensor, or a tuple of arguments
+    device_ids     the devices; None: all
+    output_device  where the result is put together; None: the first of them
+    module_kwargs  arguments by name
 
     >>> import undertow as ut
     >>> from undertow.nn import parallel

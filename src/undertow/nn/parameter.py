@@ -41,6 +41,9 @@ class Parameter(Tensor):
 
     It shows the memory of `data`, and requires a gradient unless told otherwise.
 
+    data           a tensor; None: an empty one
+    requires_grad  whether it gets a gradient
+
     >>> import undertow as ut
     >>> ut.nn.Parameter(ut.ones(2))
     Parameter containing:
@@ -69,6 +72,7 @@ class Buffer(Tensor):
     """A tensor that a Module counts among its buffers once it is assigned to an attribute.
 
     persistent  whether it is part of the module's state_dict
+    data        a tensor; None: an empty one
 
     >>> import undertow as ut
     >>> ut.nn.Buffer(ut.ones(2))

@@ -27,10 +27,11 @@ class Adafactor(Optimizer):
     """Adam with little memory: of the mean square of a gradient, only means of rows and of columns are kept
     (Shazeer and Stern, 2018).
 
-    lr           bounds the step, which is relative to the size of the parameter
-    beta2_decay  how fast the mean squares forget less: 1 - step ** beta2_decay
-    eps          what squares, and sizes of parameters, count at least as; the first None: the dtype's epsilon
-    d            updates with a larger root mean square are scaled down to it
+    lr            bounds the step, which is relative to the size of the parameter
+    beta2_decay   how fast the mean squares forget less: 1 - step ** beta2_decay
+    eps           what squares, and sizes of parameters, count at least as; the first None: the dtype's epsilon
+    d             updates with a larger root mean square are scaled down to it
+    weight_decay  how fast parameters decay, apart from the gradient
 
     >>> import undertow as ut
     >>> p = ut.ones(2, 3, requires_grad=True)
@@ -85,7 +86,12 @@ class Adafactor(Optimizer):
 
     @staticmethod
     def mean_squares(xp: Namespace, grad: Array, state: dict[str, Any], part: float, least: float) -> Array:
-        """The running mean of the squared gradient; of a matrix, from the means of its rows and of its columns."""
+        """The running mean of the squared gradient; of a matrix, from the means of its rows and of its columns.
+
+        xp, grad, state  the namespace of the array, the gradient, and what is kept of the parameter
+        part             how far the mean moves
+        least            what its rows' mean counts as at least
+        """
         square = grad * grad
         if grad.ndim < 2:
             mean = slot(state, "variance", grad, xp)
@@ -105,6 +111,11 @@ class Muon(Optimizer):
 
     ns_coefficients, ns_steps  of the Newton-Schulz iteration, which brings all singular values near 1
     adjust_lr_fn               "original": longer steps for tall matrices; "match_rms_adamw": as long as AdamW's
+    lr                         the length of steps
+    weight_decay               how fast parameters decay, apart from the gradient
+    momentum                   how much of the mean gradient stays
+    nesterov                   look ahead: mix the present gradient into the mean
+    eps                        what a gradient's norm counts as at least
 
     PyTorch computes the iteration in bfloat16, here it has the precision of the parameter.
 

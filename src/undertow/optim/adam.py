@@ -140,7 +140,12 @@ class Adam(MomentOptimizer):
 
     @staticmethod
     def move(xp: Namespace, param: Array, grad: Array, moments: tuple[Any, Any, Any], numbers: list[Any]) -> None:
-        """The update itself, in place; the largest square is None without AMSGrad."""
+        """The update itself, in place; the largest square is None without AMSGrad.
+
+        xp, param, grad  the namespace of the arrays, the parameter and its gradient
+        moments          the mean, the mean square, and the largest of these or None
+        numbers          the first seven of `factors`, as arrays
+        """
         mean, square, largest = moments
         keep1, take1, keep2, take2, scale, eps, rate = numbers
         scratch = xp.empty_like(param)
@@ -158,7 +163,11 @@ class Adam(MomentOptimizer):
 
     @staticmethod
     def factors(group: dict[str, Any], step: float) -> tuple[float, ...]:
-        """What keeps and moves the means, scales the root of their square, and what is left of a decaying parameter."""
+        """What keeps and moves the means, scales the root of their square, and what is left of a decaying parameter.
+
+        group  the options
+        step   which step it is, from 1 on
+        """
         (beta1, beta2), lr = group["betas"], group["lr"]
         scale = 1 / math.sqrt(1 - beta2**step)
         shrink = 1 - lr * group["weight_decay"]

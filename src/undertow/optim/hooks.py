@@ -167,6 +167,8 @@ class HookedOptimizer:
     def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` looks at the state.
 
+        prepend  call it before the hooks that are there
+
         >>> import undertow as ut
         >>> w = ut.ones(1, requires_grad=True)
         >>> sgd = ut.optim.SGD([w], lr=0.5)
@@ -178,6 +180,8 @@ class HookedOptimizer:
 
     def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before `state_dict` returns; it may return another dict.
+
+        prepend  call it before the hooks that are there
 
         >>> import undertow as ut
         >>> w = ut.ones(1, requires_grad=True)
@@ -191,6 +195,8 @@ class HookedOptimizer:
     def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before a state is loaded; it may return another dict.
 
+        prepend  call it before the hooks that are there
+
         >>> import undertow as ut
         >>> w = ut.ones(1, requires_grad=True)
         >>> sgd = ut.optim.SGD([w], lr=0.5)
@@ -202,6 +208,8 @@ class HookedOptimizer:
 
     def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after a state was loaded.
+
+        prepend  call it before the hooks that are there
 
         >>> import undertow as ut
         >>> w = ut.ones(1, requires_grad=True)

@@ -26,6 +26,8 @@ class LBFGS(Optimizer):
     history_size      how many pairs of steps and gradient changes stand for the Hessian
     line_search_fn    None (step length lr) or "strong_wolfe"
     progress          show how far each step is; True: on standard error, or a stream
+    tolerance_grad    a step ends when no element of the gradient is larger
+    tolerance_change  a step ends when neither the parameters nor the loss change by more
 
     >>> import undertow as ut
     >>> p = ut.tensor([3.0, -2.0], requires_grad=True)
@@ -73,7 +75,10 @@ class LBFGS(Optimizer):
         self._params: list[Any] = self.param_groups[0]["params"]
 
     def step(self, closure: Closure | None = None) -> Any:
-        """Run up to max_iter iterations; the loss before the first."""
+        """Run up to max_iter iterations; the loss before the first.
+
+        closure  clears the gradients, computes the loss, calls backward on it, and returns it
+        """
         if closure is None:
             raise TypeError(
                 "LBFGS.step() missing 1 required positional argument: 'closure'. It evaluates the loss several times "

@@ -93,6 +93,8 @@ class Optimizer(HookedOptimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Optimize more parameters, with options of their own.
 
+        param_group  a dict with `params`, and options that differ
+
         >>> import undertow as ut
         >>> w = ut.ones(1, requires_grad=True)
         >>> sgd = ut.optim.SGD([w], lr=0.5)
@@ -231,6 +233,10 @@ class Optimizer(HookedOptimizer):
 
         Kernels of other devices are given them as numbers, which need not be copied there.
 
+        xp      the namespace of the arrays
+        key     what the numbers are remembered by during the step
+        values  a function that computes them
+
         >>> import undertow as ut
         >>> from undertow.backend import cpu
         >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.5)
@@ -248,6 +254,10 @@ class Optimizer(HookedOptimizer):
     def update(self, xp: Namespace, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Change the array `param` in place, given its gradient; `grad` is not to be changed.
 
+        xp     the namespace of the arrays
+        state  what is kept of the parameter
+        group  its options
+
         >>> import undertow as ut
         >>> class SignDescent(ut.optim.Optimizer):
         ...     def update(self, xp, param, grad, state, group):
@@ -263,6 +273,8 @@ class Optimizer(HookedOptimizer):
     @with_zero_grad_hooks
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or (set_to_none=False) set them to zero in place.
+
+        set_to_none  False: zeros in the place of gradients
 
         >>> import undertow as ut
         >>> w = ut.ones(1, requires_grad=True)

@@ -111,7 +111,10 @@ class SGD(Optimizer):
         return xp.add(grad, buffer._array * momentum, out=scratch)
 
     def update_rows(self, xp: Namespace, param: Array, grad: Array, group: dict[str, Any]) -> None:
-        """Change the places that a sparse gradient names."""
+        """Change the places that a sparse gradient names.
+
+        xp, param, grad, group  as `update` takes them; the gradient is sparse
+        """
         if group["momentum"] or group["weight_decay"]:
             raise RuntimeError(
                 "SGD takes sparse gradients only without momentum and weight_decay, which change every element: set "

@@ -52,6 +52,8 @@ def get_swa_avg_fn() -> Callable[..., Any]:
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """`get_ema_avg_fn` for lists of tensors, in place.
 
+    decay  how much of the mean stays at each update
+
     >>> import undertow as ut
     >>> from undertow.optim import swa_utils
     >>> averages = [ut.tensor(4.0), ut.tensor(0.0)]
@@ -165,6 +167,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Device | str | int | No
 
     loader  gives inputs, or tuples and lists that begin with them
     device  where the inputs are put
+    model   the module, which is run in training mode
 
     >>> import undertow as ut
     >>> from undertow.optim import swa_utils

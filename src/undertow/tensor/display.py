@@ -92,6 +92,8 @@ class _OptionsVariable:
 class printoptions(Scope, ContextDecorator):
     """`set_printoptions` until the end of the block.
 
+    **changes  the options of `set_printoptions`, by name
+
     >>> import undertow as ut
     >>> with ut.printoptions(precision=1):
     ...     print(ut.tensor([1 / 3]))

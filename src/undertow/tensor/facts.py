@@ -118,6 +118,8 @@ def untyped_storage(self: Tensor) -> Storage:
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both tensors show the same memory in the same way.
 
+    tensor  the other one
+
     >>> import undertow as ut
     >>> x = ut.ones(2)
     >>> x.is_set_to(x.detach())
@@ -191,6 +193,8 @@ def nbytes(self: Tensor) -> int:
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same shape.
+
+    other  the tensor to compare with
 
     >>> import undertow as ut
     >>> ut.is_same_size(ut.ones(2), ut.zeros(2))

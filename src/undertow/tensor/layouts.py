@@ -12,6 +12,8 @@ from undertow.tensor.tensor import Tensor
 class layout:
     """`undertow.strided`, `undertow.sparse_coo`, `undertow.sparse_csr`, ...: the `layout` of a tensor.
 
+    name  its full name
+
     >>> import undertow as ut
     >>> ut.ones(1).layout
     undertow.strided

@@ -81,6 +81,9 @@ class Storage:
 
     Tensors that share memory have storages with the same `data_ptr()`.
 
+    xp        the namespace of the array library that holds the memory
+    elements  a one-dimensional array on it
+
     >>> import undertow as ut
     >>> storage = ut.arange(3).storage()
     >>> len(storage), storage[2]
@@ -106,6 +109,8 @@ class Storage:
         """The bytes of a file, which are read when they are used.
 
         Changes are written back if `shared`, which also makes the file and makes it longer, as far as `nbytes` says.
+
+        filename  its path
         """
         if shared:
             with open(filename, "ab") as file:

@@ -14,6 +14,10 @@ from undertow.backend.public_dtypes import PREFIX
 class memory_format:
     """The order in which a tensor's elements lie in memory: an argument of `clone`, `contiguous`, `empty_like`, ...
 
+    name   its full name
+    order  NumPy's letter for it
+    dims   the dimensions from the outermost to the innermost in memory, where that is not their own order
+
     >>> import undertow as ut
     >>> ut.channels_last
     undertow.channels_last

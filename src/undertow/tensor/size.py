@@ -23,6 +23,8 @@ else:
 class Size(Sizes):
     """A shape: a tuple that prints as PyTorch's does and knows how many elements it holds.
 
+    sizes  an iterable of integers
+
     >>> import undertow as ut
     >>> ut.zeros(2, 3).shape.numel()
     6

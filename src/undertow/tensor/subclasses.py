@@ -28,6 +28,8 @@ def class_of(arguments: Iterable[Any]) -> type[Tensor]:
 def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     """The same tensor as one of a subclass, through which gradients flow.
 
+    cls  a subclass of Tensor
+
     >>> import undertow as ut
     >>> class Labelled(ut.Tensor): ...
     >>> type(ut.ones(2).as_subclass(Labelled)).__name__

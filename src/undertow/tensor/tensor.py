@@ -57,6 +57,12 @@ class Tensor:
 
     Make one with `undertow.tensor(data, requires_grad=True)`, `zeros`, `randn`, `from_numpy`, ...
 
+    array      an array, or a number
+    xp         the namespace of its library; None: NumPy
+    edge       its place in a graph; None: it has no history
+    *sizes     further sizes, of the legacy call `Tensor(2, 3)`
+    **options  what the `__new__` of a subclass takes by name
+
     >>> import undertow as ut
     >>> x = ut.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()

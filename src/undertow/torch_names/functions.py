@@ -59,6 +59,9 @@ class SymBool:
 def compile(model: Any = None, **kwargs: Any) -> Any:
     """The function or the module itself: operations run as they are called. Without one, a decorator.
 
+    model     a function or a module
+    **kwargs  accepted, without effect
+
     >>> import undertow as ut
     >>> ut.compile(abs) is abs
     True
@@ -85,6 +88,9 @@ def is_of_gpu(device: Any) -> bool:
 class Stream:
     """An order of work on a device. The CPU does everything at once; `Stream("cuda")` and `Stream("sim")` are queues.
 
+    priority  of streams of GPUs: negative numbers go before others
+    **kwargs  accepted, without effect
+
     >>> import undertow as ut
     >>> ut.Stream("cpu").query()
     True
@@ -104,10 +110,16 @@ class Stream:
         """Everything is done."""
 
     def wait_stream(self, stream: Any) -> None:
-        """Everything is done."""
+        """Everything is done.
+
+        stream  the one to wait for
+        """
 
     def wait_event(self, event: Any) -> None:
-        """Everything is done."""
+        """Everything is done.
+
+        event  the one to wait for
+        """
 
     def record_event(self, event: Any = None) -> Any:
         return event or Event()
@@ -123,6 +135,9 @@ class Stream:
 
 class Event:
     """A place in the work of a device. The CPU has done what came before; `Event("cuda")` comes later.
+
+    enable_timing  whether `elapsed_time` may be asked for
+    **kwargs       accepted, without effect
 
     >>> import undertow as ut
     >>> event = ut.Event("cpu")
@@ -150,18 +165,26 @@ class Event:
         """Everything is done."""
 
     def wait(self, stream: Any = None) -> None:
-        """Everything is done."""
+        """Everything is done.
+
+        stream  which one is to wait
+        """
 
     def query(self) -> bool:
         return True
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this one to another."""
+        """Milliseconds from this one to another.
+
+        end_event  the later one
+        """
         return (end_event._time - self._time) * 1000
 
 
 def typename(obj: Any, /) -> str:
     """The type of an object, as PyTorch writes it: of a tensor its dtype's, of others the class with its module.
+
+    obj  any object
 
     >>> import undertow as ut
     >>> ut.typename(ut.ones(1))
@@ -177,6 +200,8 @@ def typename(obj: Any, /) -> str:
 
 def is_storage(obj: Any, /) -> bool:
     """Whether an object is the storage of a tensor.
+
+    obj  any object
 
     >>> import undertow as ut
     >>> ut.is_storage(ut.ones(1))
@@ -248,6 +273,8 @@ def _shape_as_tensor(input: Tensor) -> Tensor:
 def sym_int(a: Any) -> int:
     """`int`: sizes are numbers here, never symbols.
 
+    a  a number
+
     >>> import undertow as ut
     >>> ut.sym_int(2.5)
     2
@@ -257,6 +284,8 @@ def sym_int(a: Any) -> int:
 
 def sym_float(a: Any) -> float:
     """`float`: sizes are numbers here, never symbols.
+
+    a  a number
 
     >>> import undertow as ut
     >>> ut.sym_float(2)
@@ -268,6 +297,8 @@ def sym_float(a: Any) -> float:
 def sym_max(a: Any, b: Any) -> Any:
     """`max` of two sizes.
 
+    a, b  the sizes
+
     >>> import undertow as ut
     >>> ut.sym_max(2, 3)
     3
@@ -277,6 +308,8 @@ def sym_max(a: Any, b: Any) -> Any:
 
 def sym_min(a: Any, b: Any) -> Any:
     """`min` of two sizes.
+
+    a, b  the sizes
 
     >>> import undertow as ut
     >>> ut.sym_min(2, 3)
@@ -307,6 +340,8 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
 
 def sym_sum(args: Any) -> Any:
     """`sum` of sizes.
+
+    args  a list of sizes
 
     >>> import undertow as ut
     >>> ut.sym_sum([1, 2])
@@ -403,6 +438,8 @@ def get_deterministic_debug_mode() -> int:
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """As `use_deterministic_algorithms`: off for 0 and "default", on for the rest.
 
+    debug_mode  0 or "default", 1 or "warn", 2 or "error"
+
     >>> import undertow as ut
     >>> ut.set_deterministic_debug_mode("default")
     """
@@ -422,6 +459,8 @@ def get_num_interop_threads() -> int:
 def set_num_interop_threads(num: int) -> None:
     """Operations run one after the other.
 
+    num  accepted, without effect
+
     >>> import undertow as ut
     >>> ut.set_num_interop_threads(1)
     """
@@ -429,6 +468,8 @@ def set_num_interop_threads(num: int) -> None:
 
 def set_flush_denormal(mode: bool) -> bool:
     """Whether numbers near zero can be made zero: no.
+
+    mode  accepted; the answer is False
 
     >>> import undertow as ut
     >>> ut.set_flush_denormal(True)
@@ -466,6 +507,9 @@ def get_device_module(device: Any = None) -> Any:
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """One of two functions, called with the operands.
 
+    pred               True or False, or a tensor of one element
+    true_fn, false_fn  the functions; they get the operands one by one
+
     >>> import undertow as ut
     >>> ut.cond(True, lambda x: x + 1, lambda x: x - 1, (ut.ones(1),))
     tensor([2.])
@@ -475,6 +519,10 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
     """A function called with its own results as long as another says so.
+
+    cond_fn         called with the values; says whether to go on
+    body_fn         called with the values; returns the next ones
+    carried_inputs  the first values
 
     >>> import undertow as ut
     >>> ut.while_loop(lambda x: x < 5, lambda x: (2 * x,), (ut.tensor(1.0),))
@@ -499,6 +547,8 @@ def from_file(
 ) -> Tensor:
     """A tensor of `size` elements whose memory is a file. Changes are written to it if `shared`, which also makes the
     file, and makes it longer, where that is needed; otherwise the tensor alone has them.
+
+    filename  its path
 
     >>> import os, tempfile
     >>> import undertow as ut

@@ -24,6 +24,9 @@ REDUCTIONS = ("none", "mean", "sum")
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
     """`nn.functional.alpha_dropout`.
 
+    p      the probability with which an element, or a channel, is dropped
+    train  False: the input as it is
+
     >>> import undertow as ut
     >>> ut.alpha_dropout(ut.ones(2), 0.5, False)
     tensor([1., 1.])
@@ -33,6 +36,8 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
     """`nn.functional.alpha_dropout`, written into the tensor itself.
+
+    p  the probability with which an element, or a channel, is dropped
 
     >>> import undertow as ut
     >>> ut.alpha_dropout_(ut.ones(2), 0.5, False)
@@ -54,6 +59,8 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Any:
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Any:
     """`feature_dropout`, written into the tensor itself.
 
+    p  the probability with which an element, or a channel, is dropped
+
     >>> import undertow as ut
     >>> ut.feature_dropout_(ut.ones(1, 2), 0.5, False)
     tensor([[1., 1.]])
@@ -64,6 +71,8 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Any:
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
     """`nn.functional.feature_alpha_dropout`, written into the tensor itself.
 
+    p  the probability with which an element, or a channel, is dropped
+
     >>> import undertow as ut
     >>> ut.feature_alpha_dropout_(ut.ones(1, 2), 0.5, False)
     tensor([[1., 1.]])
@@ -73,6 +82,9 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Any:
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Any:
     """`nn.functional.feature_alpha_dropout`.
+
+    p      the probability with which an element, or a channel, is dropped
+    train  False: the input as it is
 
     >>> import undertow as ut
     >>> ut.feature_alpha_dropout(ut.ones(1, 2), 0.5, False)
@@ -85,6 +97,9 @@ def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Any:
     """`nn.functional.rrelu`.
+
+    lower, upper  the bounds between which a slope is drawn for each negative element; the mean of both if not
+                  `training`
 
     >>> import undertow as ut
     >>> ut.rrelu(ut.tensor([-1.0, 1.0]), 0.25, 0.25)
@@ -106,6 +121,12 @@ def ctc_loss(
 ) -> Any:
     """`nn.functional.ctc_loss`; reduction: 0 for none, 1 for the mean, 2 for the sum.
 
+    log_probs      (T, N, C): logarithms of probabilities
+    targets        (N, S), or all of them behind each other
+    input_lengths, target_lengths  how long each is, (N)
+    blank          the class that stands for no label
+    zero_infinity  an infinite loss counts 0, and so does its gradient
+
     >>> import undertow as ut
     >>> ut.ctc_loss(ut.zeros(2, 1, 2).log_softmax(-1), ut.ones(1, 1, dtype=ut.int64), ut.tensor([2]), ut.tensor([1]))
     tensor(0.2877)
@@ -115,6 +136,11 @@ def ctc_loss(
 
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
     """`nn.functional.grid_sample`, with its modes by their numbers.
+
+    input, grid         as `nn.functional.grid_sample` takes them
+    interpolation_mode  0: bilinear, 1: nearest, 2: bicubic
+    padding_mode        0: zeros, 1: border, 2: reflection
+    align_corners       whether -1 and 1 are the middles of the outermost points, or their outer edges
 
     >>> import undertow as ut
     >>> ut.grid_sampler(ut.ones(1, 1, 2, 2), ut.zeros(1, 1, 1, 2), 0, 0, False).shape
@@ -128,6 +154,10 @@ grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Any:
     """A tensor of anything, whose dimensions lie in memory in this order.
+
+    size             the shape
+    physical_layout  the dimensions, from the outermost in memory to the innermost
+    **options        those of `empty`
 
     >>> import undertow as ut
     >>> ut.empty_permuted((2, 3), (1, 0)).stride()
@@ -145,6 +175,9 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **option
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
     """The norms of the parts along a dimension, as `weight_norm` takes them.
 
+    v    the tensor
+    pow  of which norm
+
     >>> import undertow as ut
     >>> ut.norm_except_dim(ut.ones(2, 4), 2, 0)
     tensor([[2.],
@@ -157,6 +190,8 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """`autograd.set_detect_anomaly`, for good.
+
+    check_nan  whether a NaN in a gradient is an error
 
     >>> import undertow as ut
     >>> ut.set_anomaly_enabled(False)
@@ -192,6 +227,9 @@ has_mkl = has_openmp = False
 
 def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
     """`nn.functional.rrelu_`, which changes the tensor itself.
+
+    lower, upper  the bounds between which a slope is drawn for each negative element; the mean of both if not
+                  `training`
 
     >>> import undertow as ut
     >>> ut.rrelu_(ut.ones(2))

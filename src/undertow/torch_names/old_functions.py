@@ -13,6 +13,9 @@ from undertow.graph.user_lines import warn_user
 def range(start: float = 0, end: float | None = None, step: float = 1, *, dtype: Any = None, **options: Any) -> Any:
     """The numbers from `start` to `end`, which is one of them; `arange` is the function to use.
 
+    step       how far apart they are
+    **options  those of `arange`
+
     >>> import warnings
     >>> import undertow as ut
     >>> with warnings.catch_warnings(action="ignore"):

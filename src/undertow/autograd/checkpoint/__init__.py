@@ -83,6 +83,8 @@ def checkpoint(
     budget             keep some results after all, those that take longest per byte: at most this share (0 to 1) of
                        the bytes that the graph would have kept. Implies use_reentrant=False
 
+    preserve_rng_state  draw the same random numbers again
+
     >>> import undertow as ut
     >>> from undertow.autograd.checkpoint import checkpoint
     >>> x = ut.tensor([1.0, 2.0], requires_grad=True)
@@ -190,6 +192,10 @@ def checkpoint_sequential(
     """Run a sequence of functions in `segments` parts, all but the last of them checkpointed.
 
     Keyword arguments are options of `checkpoint`.
+
+    input          what the first function is called with
+    use_reentrant  as `checkpoint` takes it
+    **kwargs       further options of `checkpoint`
 
     >>> import undertow as ut
     >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.ReLU(), ut.nn.Linear(3, 1))

@@ -33,6 +33,8 @@ _group: ContextVar[GraphExecGroup | None] = ContextVar("undertow.checkpoint.grou
 class set_checkpoint_early_stop(Scope, contextlib.ContextDecorator):
     """Whether recomputation stops as soon as everything needed is there; overrides the argument of `checkpoint`.
 
+    enable  True or False
+
     >>> import undertow as ut
     >>> model = ut.nn.Linear(2, 1)
     >>> with ut.utils.checkpoint.set_checkpoint_early_stop(False):

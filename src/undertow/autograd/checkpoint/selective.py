@@ -38,6 +38,8 @@ SAVE = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 class SelectiveCheckpointContext:
     """What a policy is told beside the operation and its arguments: the result, `op_output`.
 
+    is_recompute  whether it runs for the second time
+
     >>> import undertow as ut
     >>> ut.utils.checkpoint.SelectiveCheckpointContext(is_recompute=False).is_recompute
     False

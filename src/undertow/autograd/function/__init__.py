@@ -38,10 +38,13 @@ class _FunctionMeta(type):
 class Function(metaclass=_FunctionMeta):
     """Base of custom operations: define static `forward` and `backward`, call `.apply`.
 
-    forward   `forward(ctx, *args)`, or `forward(*args)` and `setup_context(ctx, inputs, output)`; ctx is `FunctionCtx`
-    backward  `backward(ctx, *grads)`: from a gradient for each result to one, or None, for each argument; or `vjp`
-    jvp       `jvp(ctx, *tangents)`, for forward mode
-    vmap      `vmap(info, in_dims, *args)`, which returns results and their batch dimensions
+    forward          `forward(ctx, *args)`, or `forward(*args)` and `setup_context(ctx, inputs, output)`; ctx is
+                     `FunctionCtx`
+    backward         `backward(ctx, *grads)`: from a gradient for each result to one, or None, for each argument; or
+                     `vjp`
+    jvp              `jvp(ctx, *tangents)`, for forward mode
+    vmap             `vmap(info, in_dims, *args)`, which returns results and their batch dimensions
+    *args, **kwargs  accepted; a Function is not instantiated, but applied
 
     Switches of a class, False unless set: `generate_vmap_rule` makes the rule of `vmap` of the other rules;
     `clear_saved_tensors_on_access` releases a saved tensor when backward reads it; `boxed_grads_call` hands backward
@@ -129,7 +132,10 @@ class Function(metaclass=_FunctionMeta):
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run forward on `args`, recording this Function in the graph."""
+        """Run forward on `args`, recording this Function in the graph.
+
+        **kwargs  arguments of forward by name; backward returns gradients in the order of forward's signature
+        """
         intercept = current().intercept
         if isinstance(intercept, Interceptor):
             return intercept.apply_function(cls, args, kwargs)
@@ -159,8 +165,9 @@ class Function(metaclass=_FunctionMeta):
         """The result of forward, in the graph; `call` is told what happened."""
         separate_setup = cls.setup_context is not Function.setup_context
         if separate_setup:
-            args = bind_arguments(cls, args, kwargs)
-            kwargs = {}
+            args, kwargs = bind_arguments(cls, args, kwargs), {}
+        elif kwargs:
+            args, kwargs = bound_in_order(cls, args, kwargs)
         inputs: list[Tensor] = []
         needs: list[bool] = []
         for argument in args:
@@ -202,18 +209,36 @@ class Function(metaclass=_FunctionMeta):
 
 
 def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of a call, in order, with the defaults of `forward`."""
+    """The arguments of a call, in order, with the defaults of `forward`; for rules that are given them so."""
     if cls.setup_context is Function.setup_context:
-        return inspect.signature(cls.forward).bind(None, *args, **kwargs).args[1:] if kwargs else args
-    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-    bound.apply_defaults()
-    if bound.kwargs:
+        args, by_name = bound_in_order(cls, args, kwargs) if kwargs else (args, {})
+    else:
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, by_name = bound.args, bound.kwargs
+    if by_name:
         raise NotImplementedError(
-            f"{cls.__name__}.forward takes {', '.join(bound.kwargs)} by name only, but kwarg-only Tensor args (and "
-            "others) are not supported together with setup_context, which is given the arguments in order: make them "
+            f"{cls.__name__}.forward takes {', '.join(by_name)} by name only, but kwarg-only Tensor args (and others) "
+            "are not supported together with setup_context or vmap, which are given the arguments in order: make them "
             "positional"
         )
-    return bound.args
+    return args
+
+
+def bound_in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call in the order in which `backward` returns gradients, and those that have a name only."""
+    signature = inspect.signature(cls.forward)
+    bound = signature.bind(None, *args, **kwargs)
+    ordered = [n for n, each in signature.parameters.items() if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    if not bound.kwargs.keys().isdisjoint(ordered):
+        bound.apply_defaults()  # of those before them, which were left out
+    lost = [n for n, value in bound.kwargs.items() if isinstance(value, Tensor) and value.requires_grad]
+    if lost and current().grad_enabled:
+        raise TypeError(
+            f"{cls.__name__}.forward takes {', '.join(lost)} by name only, and backward can return no gradient for it: "
+            "make it positional, or pass a tensor that requires none"
+        )
+    return bound.args[1:], bound.kwargs
 
 
 #: the class of `ctx`, under PyTorch's names for it, which annotations use
@@ -223,6 +248,8 @@ FunctionMeta = _FunctionMeta
 
 class InplaceFunction(Function):
     """Kept for programs that name it; any Function may change inputs with `ctx.mark_dirty`.
+
+    *args, **kwargs  accepted; a Function is not instantiated, but applied
 
     >>> import undertow as ut
     >>> issubclass(ut.autograd.function.InplaceFunction, ut.autograd.Function)

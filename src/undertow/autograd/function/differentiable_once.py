@@ -39,6 +39,8 @@ class DelayedError:
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a `backward` that is not itself differentiable: a second derivative raises instead of being wrong.
 
+    function  the `backward`
+
     >>> import undertow as ut
     >>> class Square(ut.autograd.Function):
     ...     @staticmethod

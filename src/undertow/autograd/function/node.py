@@ -91,15 +91,24 @@ class FunctionNode(Node):
         self._saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
-        """Say which inputs forward changed in place; each must be returned."""
+        """Say which inputs forward changed in place; each must be returned.
+
+        *args  the inputs
+        """
         self._dirty = args
 
     def mark_non_differentiable(self, *args: Any) -> None:
-        """Say which outputs have no gradient."""
+        """Say which outputs have no gradient.
+
+        *args  the outputs
+        """
         self._non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward sees zeros (the default) or None where no gradient flowed."""
+        """Whether backward sees zeros (the default) or None where no gradient flowed.
+
+        value  True or False
+        """
         self.materialize_grads = value
 
     # ---- what backward reads
@@ -180,7 +189,10 @@ class FunctionNode(Node):
         return results
 
     def apply(self, *grads: Any) -> Any:
-        """Call the user's backward by hand: `grad_fn.apply(*gradients)`."""
+        """Call the user's backward by hand: `grad_fn.apply(*gradients)`.
+
+        *grads  a gradient for each output, or None
+        """
         return self._call_backward(list(grads))
 
     def _materialize(self, grads: list[Any]) -> None:

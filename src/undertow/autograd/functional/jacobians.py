@@ -110,6 +110,11 @@ def hessian(
     The other arguments are those of `jacobian`. The symmetry of the matrix saves passes, so that a `sparsity` may leave
     out one of two entries that mirror each other.
 
+    func              a function of tensors, of one element
+    strict            raise if an output does not depend on an input
+    vectorize         rows together, by vmap
+    verify, triplets  of a `sparsity`, as `jacobian` takes them
+
     >>> import undertow as ut
     >>> hessian(lambda x: (x**3).sum(), ut.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
@@ -281,6 +286,8 @@ def _forward(
 
 def standard_basis(tensors: Sequence[Tensor], sizes: Sequence[int]) -> Tensors:
     """An identity matrix, its columns shared out among the tensors, with their dtypes.
+
+    sizes  how many elements each tensor has
 
     >>> import undertow as ut
     >>> standard_basis((ut.zeros(1), ut.zeros(1)), (1, 1))

@@ -62,6 +62,8 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     The first pass is linear in the gradient it starts from; the second transposes it. `undertow.func.jvp` computes
     the same in one forward pass, if all operations have a forward derivative.
 
+    strict  raise if an output does not depend on an input, instead of giving zeros
+
     >>> import undertow as ut
     >>> ut.autograd.functional.jvp(lambda x: x**2, ut.tensor([1.0, 2.0]), ut.ones(2))[1]
     tensor([2., 4.])
@@ -89,6 +91,8 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """The output of `func(*inputs)`, a single element, and the product of `v` with its Hessian.
+
+    strict  raise if an output does not depend on an input, instead of giving zeros
 
     >>> import undertow as ut
     >>> ut.autograd.functional.vhp(lambda x: (x**3).sum(), ut.tensor([1.0, 2.0]), ut.ones(2))[1]

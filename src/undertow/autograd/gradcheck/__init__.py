@@ -113,6 +113,11 @@ def gradgradcheck(
     check_rev_over_rev            False: leave out backward over backward
     The other arguments are those of `gradcheck`.
 
+    inputs  the arguments of `func`, a tensor or a tuple
+
+    These are `eps`, `atol`, `rtol`, `raise_exception`, `nondet_tol`, `check_undefined_grad`, `check_grad_dtypes`,
+    `check_batched_grad`, `fast_mode` and `masked`.
+
     >>> import undertow as ut
     >>> x = ut.ones(2, dtype=ut.float64, requires_grad=True)
     >>> ut.autograd.gradgradcheck(lambda x: x**3, (x,))

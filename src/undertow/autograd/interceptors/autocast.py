@@ -217,6 +217,8 @@ def casting(device_type: str, intercept: Callable[..., Any] | None) -> Casting |
 def is_autocast_enabled(device_type: str = "cpu") -> bool:
     """Whether this thread is inside an autocast for these devices.
 
+    device_type  "cpu" or "cuda"
+
     >>> import undertow as ut
     >>> with ut.autocast("cpu"):
     ...     print(ut.is_autocast_enabled("cpu"))
@@ -230,6 +232,8 @@ def get_autocast_dtype(device_type: str = "cpu") -> dtypes.dtype:
     """The lower precision of the autocast that is on, or that one without `dtype` would have.
 
     That is bfloat16 on the CPU if it can be had (see `undertow.bfloat16`), and float16 elsewhere.
+
+    device_type  "cpu" or "cuda"
 
     >>> import undertow as ut
     >>> ut.get_autocast_dtype("cpu")
@@ -248,6 +252,8 @@ def lower_precision(device_type: str) -> DType:
 
 def is_autocast_available(device_type: str) -> bool:
     """Whether there is an autocast for these devices.
+
+    device_type  "cpu", "cuda", ...
 
     >>> import undertow as ut
     >>> ut.amp.is_autocast_available("cpu")
@@ -300,6 +306,8 @@ def custom_fwd(
     """Decorate the `forward` of a custom Function that is called under autocast.
 
     cast_inputs  a dtype: forward is given its floating tensors in it, and runs without autocast
+    fwd          the `forward`
+    device_type  "cpu" or "cuda"
 
     >>> import undertow as ut
     >>> class Square(ut.autograd.Function):
@@ -337,6 +345,9 @@ def custom_fwd(
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorate the `backward` of a custom Function, to run as its `forward`, which custom_fwd decorates, did.
+
+    bwd          the `backward`
+    device_type  "cpu" or "cuda"
 
     >>> import undertow as ut
     >>> class Product(ut.autograd.Function):

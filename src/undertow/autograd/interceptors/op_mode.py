@@ -20,7 +20,8 @@ class Operation(str):
 
     The name is PyTorch's, that of the node: "mm" for MmBackward0, "div" for a / b, "add_" for a change in place.
 
-    kind  "primitive", "variadic" (on a list of tensors), "nondifferentiable", "view", "in_place" or "random"
+    kind      "primitive", "variadic" (on a list of tensors), "nondifferentiable", "view", "in_place" or "random"
+    function  what computes it
 
     >>> import undertow as ut
     >>> class Kinds(ut.OpMode):
@@ -78,7 +79,11 @@ class OpMode(Scope):
     """
 
     def on_operation(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of the operation, or another."""
+        """Return the result of the operation, or another.
+
+        op            which one: an `Operation`, which can be called
+        args, kwargs  what it was called with
+        """
         return op(*args, **kwargs)
 
     variable = state_variable

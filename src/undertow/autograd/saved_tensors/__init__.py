@@ -44,6 +44,8 @@ class saved_tensors_hooks(Scope):
 class save_on_cpu(saved_tensors_hooks):
     """Keep saved tensors in CPU memory and bring them back to their device when they are needed.
 
+    device_type  accepted: tensors of all devices are kept so
+
     >>> import undertow as ut
     >>> x = ut.tensor([2.0], requires_grad=True)
     >>> with ut.autograd.graph.save_on_cpu():
@@ -109,6 +111,8 @@ def are_saved_tensors_hooks_enabled() -> bool:
 
 def make_saved_tensor(tensor: Tensor, is_output: bool = False) -> SavedTensor:
     """A tensor saved as a node would save it: hooks that are on apply to it; `unpack()` gives it back.
+
+    is_output  whether it is an output of the node that saves it
 
     >>> import undertow as ut
     >>> ut.autograd.graph.make_saved_tensor(ut.ones(2)).unpack()

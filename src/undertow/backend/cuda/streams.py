@@ -51,6 +51,8 @@ def _namespace(index: int) -> Any:
 class Stream(UsedInBlocks):
     """A queue of work of one GPU: `Stream()`, `Stream("cuda:1")`, `Stream(priority=-1)`, which goes before others.
 
+    **ignored  accepted, without effect
+
     >>> import undertow as ut
     >>> if ut.cuda.is_available():
     ...     side = ut.cuda.Stream()
@@ -101,7 +103,10 @@ class Stream(UsedInBlocks):
         return bool(gpus.extension().lane_is_idle(self.number))
 
     def keep(self, array: Array) -> None:
-        """Let memory that this stream works with not be handed out again before it is done with it."""
+        """Let memory that this stream works with not be handed out again before it is done with it.
+
+        array  an array of the GPU
+        """
         if isinstance(array, AnySparse):
             for _, part in array.parts():
                 self.keep(part)
@@ -182,7 +187,9 @@ def current_stream_of(namespace: Any) -> Stream:
 class Event:
     """A point in the work of a stream, for other streams or the program to wait for.
 
-    enable_timing  whether `elapsed_time` may be asked for
+    enable_timing       whether `elapsed_time` may be asked for
+    blocking, external  accepted, without effect
+    interprocess        True is an error
 
     Example: `ut.cuda.Event(enable_timing=True).record()`
     """
@@ -215,7 +222,10 @@ class Event:
         self.event.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds between this event and a later one, both of which have happened."""
+        """Milliseconds between this event and a later one, both of which have happened.
+
+        end_event  the later one
+        """
         if not self.enable_timing or not end_event.enable_timing:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if not self.event.is_recorded or not end_event.event.is_recorded:

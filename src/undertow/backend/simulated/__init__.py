@@ -197,7 +197,8 @@ class _OptionsVariable:
 class configure(Scope):
     """Change how simulated devices behave: at once as a call, until the end of the block as a context manager.
 
-    devices, seed, latency, real_time, check, launch_blocking   see Options; what is not given stays as it is
+    devices, seed, latency, real_time, check, launch_blocking  see Options; what is not given stays as it is
+    **changes  the options, by name
 
     >>> import undertow as ut
     >>> with ut.sim.configure(seed=1, latency=(1e-3, 2e-3)):

@@ -27,6 +27,8 @@ class StreamOrderError(RuntimeError):
     other, other_stream what it had to wait for, and where that ran
     hazard              "read of unfinished write", "write over unfinished read" or "write over unfinished write"
 
+    other_stream  where that ran
+
     >>> import undertow as ut
     >>> issubclass(ut.sim.StreamOrderError, RuntimeError)
     True

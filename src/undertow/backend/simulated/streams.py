@@ -76,7 +76,10 @@ class Stream(UsedInBlocks):
         return len(operation.needs)
 
     def follow(self, operation: Operation, waits: int) -> None:
-        """The operation was given to the device: what comes next follows it. The caller holds the lock."""
+        """The operation was given to the device: what comes next follows it. The caller holds the lock.
+
+        waits  what it had to wait for
+        """
         self.last = operation
         self.needs = self.needs[waits:]  # those that came meanwhile are for the next
 
@@ -102,7 +105,10 @@ class Stream(UsedInBlocks):
         return event
 
     def keep(self, array: Array) -> None:
-        """Nothing: memory of a simulated device lives as long as operations that use it."""
+        """Nothing: memory of a simulated device lives as long as operations that use it.
+
+        array  an array of the device
+        """
 
     def synchronize(self) -> None:
         """Let the program wait until everything given to this stream is done."""
@@ -118,6 +124,8 @@ class Stream(UsedInBlocks):
 
 class Event:
     """A point in the work of a stream, for other streams or the program to wait for.
+
+    enable_timing  whether `elapsed_time` may be asked for
 
     >>> import undertow as ut
     >>> event = ut.sim.Event()
@@ -168,7 +176,10 @@ class Event:
         return done
 
     def elapsed_time(self, end: Event) -> float:
-        """Simulated milliseconds between this event and a later one."""
+        """Simulated milliseconds between this event and a later one.
+
+        end  the later one
+        """
         if self.stream is None or end.stream is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end.time - self.time) * 1000

@@ -31,6 +31,8 @@ class DistAutogradContext:
     fired         the numbers of the messages for which gradients have come in this pass
     outstanding   gradients that the part of the pass that is running has sent, until they are answered
 
+    number  by which all processes know it
+
     Example: `autograd._retrieve_context(context_id).grads`
     """
 
@@ -164,6 +166,8 @@ def get_gradients(context_id: int) -> dict[Tensor, Tensor]:
     """The gradients of this process's leaves that the backward passes of a context have added up.
 
     They are there until the context ends; `.grad` is not touched.
+
+    context_id  what `with context() as context_id` gives
 
     Example: `autograd.get_gradients(context_id)[x]`
     """

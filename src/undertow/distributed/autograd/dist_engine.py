@@ -45,6 +45,7 @@ def backward(context_id: int, roots: Sequence[Tensor], retain_graph: bool = Fals
 
     roots         scalars of this process
     retain_graph  keep what a pass frees, everywhere, so that another one may follow
+    context_id    what `with context() as context_id` gives
 
     Example: `autograd.backward(context_id, [loss])`
     """

@@ -207,6 +207,9 @@ def divided(
 class GradBucket:
     """What a communication hook is shown: the gradients that are ready to be sent.
 
+    bucket   the gradients
+    is_last  whether it is the last of the pass
+
     >>> import undertow as ut
     >>> import undertow.distributed as dist
     >>> dist.init_process_group()

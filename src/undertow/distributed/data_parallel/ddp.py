@@ -53,7 +53,7 @@ class DistributedDataParallel(Module, Joinable):
     device_ids, output_device must be None (or empty): the module is on the CPU. dim, check_reduction,
     skip_all_reduce_unused_params and batched_grad_copy change nothing here: programs that pass them get the same
     gradients. So do those with delay_all_reduce_named_params and param_to_hook_all_reduce, whose parameters are sent
-    with the others.
+    with the others. mixed_precision and device_mesh are errors: autocast and process_group do what they are for.
 
     >>> import undertow as ut
     >>> import undertow.distributed as dist
@@ -211,8 +211,9 @@ class DistributedDataParallel(Module, Joinable):
         """A block in which processes may have different numbers of batches.
 
         divide_by_initial_world_size  divide sums of gradients by the number of all processes, also when some have no
-                                      batches left; False: by the number of those that have
-        throw_on_early_termination    raise in all processes when the first has none left
+                                    batches left; False: by the number of those that have
+        throw_on_early_termination  raise in all processes when the first has none left
+        enable                      False: the block does nothing
         """
         return Join(
             [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size

@@ -76,7 +76,10 @@ class SyncBatchNorm(BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module with a SyncBatchNorm in the place of each BatchNorm, which has its parameters and statistics."""
+        """The module with a SyncBatchNorm in the place of each BatchNorm, which has its parameters and statistics.
+
+        process_group  the processes that take part; all if None
+        """
         found = module
         if isinstance(module, BatchNorm) and not isinstance(module, SyncBatchNorm):
             found = converted(module, process_group)

@@ -20,6 +20,8 @@ UNSET_RPC_TIMEOUT = -1.0
 def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
     """Name and number of a process; of this one if none is named.
 
+    worker_name  the name, or the rank
+
     Example: `rpc.get_worker_info("worker1").id`
     """
     agent = current_agent()
@@ -52,9 +54,10 @@ def rpc_sync(
 ) -> Any:
     """Call a function in another process, and wait for its result.
 
-    to       the process: its name, its rank or its WorkerInfo
-    func     travels by its name, so both programs must import it from the same module
-    timeout  seconds; 0: no limit; otherwise that of init_rpc
+    to            the process: its name, its rank or its WorkerInfo
+    func          travels by its name, so both programs must import it from the same module
+    timeout       seconds; 0: no limit; otherwise that of init_rpc
+    args, kwargs  what it is called with
 
     An error of the function is raised here, with its type, and the traceback of there in its text.
 
@@ -73,6 +76,9 @@ def rpc_async(
     """Call a function in another process: the Future of its result.
 
     Tensors must not be changed before the result is there: large ones are sent from their own memory.
+
+    func          travels by its name, so both programs must import it from the same module
+    args, kwargs  what it is called with
 
     Example: `rpc.rpc_async("worker1", ut.add, (ut.ones(2), 1)).wait()`
     """

@@ -40,6 +40,8 @@ class RpcBackendOptions:
     num_worker_threads  how many requests are served at the same time
     allow_pickle        send and take objects of any class. Whoever can send a message can then run anything: only for
                         programs that trust all their processes
+    init_method         where processes meet, as `init_process_group` takes it
+    **_others           accepted, without effect
 
     Example: `rpc.RpcBackendOptions(rpc_timeout=30)`
     """
@@ -69,6 +71,7 @@ def init_rpc(
     name                 what others call it by
     rank, world_size     only compared with what MPI says
     rpc_backend_options  limits of time, threads
+    backend              a BackendType, or None; all is MPI
 
     Example: `rpc.init_rpc(f"worker{os.environ['RANK']}")`
     """

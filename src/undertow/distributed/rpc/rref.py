@@ -138,7 +138,10 @@ class RRef:
     # ---- what
 
     def to_here(self, timeout: float = UNSET_RPC_TIMEOUT) -> Any:
-        """The value, which is sent if another process has it. An error of what computes it is raised."""
+        """The value, which is sent if another process has it. An error of what computes it is raised.
+
+        timeout  seconds; -1: that of `init_rpc`
+        """
         if self._agent.stopped:
             raise RuntimeError(f"{self!r}: RPC has been shut down. Cannot call to_here() on it after deletion.")
         if self.is_owner():
@@ -191,21 +194,31 @@ class RRef:
     # ---- methods of the value, in its process
 
     def rpc_sync(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
-        """`rref.rpc_sync().method(...)` calls a method of the value, and waits."""
+        """`rref.rpc_sync().method(...)` calls a method of the value, and waits.
+
+        timeout  seconds; -1: that of `init_rpc`
+        """
         return RRefProxy(self, rpc_sync, timeout)
 
     def rpc_async(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
-        """`rref.rpc_async().method(...)`: the Future of its result."""
+        """`rref.rpc_async().method(...)`: the Future of its result.
+
+        timeout  seconds; -1: that of `init_rpc`
+        """
         return RRefProxy(self, rpc_async, timeout)
 
     def remote(self, timeout: float = UNSET_RPC_TIMEOUT) -> RRefProxy:
-        """`rref.remote().method(...)`: the RRef of its result."""
+        """`rref.remote().method(...)`: the RRef of its result.
+
+        timeout  seconds; -1: that of `init_rpc`
+        """
         return RRefProxy(self, remote, timeout)
 
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Start a backward pass from the value: in its process, through all that the context has reached.
 
         dist_autograd_ctx_id  -1: the value is here, and so is its whole graph
+        retain_graph          keep what the pass frees, for another one
         """
         if self.is_owner():
             backward_from(self, dist_autograd_ctx_id, retain_graph)
@@ -266,6 +279,9 @@ def remote(
     """Call a function in another process, whose result stays there: its RRef, at once.
 
     Errors of the function are raised by `to_here`.
+
+    func          travels by its name, so both programs must import it from the same module
+    args, kwargs  what it is called with
 
     Example: `rpc.remote("worker1", ut.add, (ut.ones(2), 1)).to_here()`
     """

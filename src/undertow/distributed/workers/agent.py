@@ -57,6 +57,8 @@ class NameAndNumber(NamedTuple):
 class WorkerInfo(NameAndNumber):
     """A process that can be called: its name, and its number (which is its rank).
 
+    id  its rank
+
     Example: `rpc.WorkerInfo("worker1", 1)`
     """
 

@@ -13,6 +13,8 @@ from undertow.scopes import held
 class Future:
     """A result that is not there yet.
 
+    devices  accepted, without effect
+
     >>> from undertow.distributed.workers.future import Future
     >>> future = Future()
     >>> doubled = future.then(lambda f: 2 * f.value())
@@ -46,7 +48,10 @@ class Future:
         return self.value()
 
     def until_done(self, timeout: float | None = None) -> None:
-        """Wait, without looking at what has come."""
+        """Wait, without looking at what has come.
+
+        timeout  seconds; None: no limit
+        """
         if not self._is_done:
             with held(self._lock):
                 if self._there is None:
@@ -119,7 +124,8 @@ class Future:
     def when_done(self, callback: Callable[[Future], Any], slow: bool = False) -> None:
         """Call it when the result is there, at once if it is.
 
-        slow  it may wait for other results, so the thread that hears of these must not be kept by it
+        slow      it may wait for other results, so the thread that hears of these must not be kept by it
+        callback  a function of the future
         """
         with held(self._lock):
             if not self._is_done:

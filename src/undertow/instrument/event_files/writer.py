@@ -23,10 +23,12 @@ _numbers = count()
 class SummaryWriter:
     """Writes an event file into `log_dir`; `tensorboard --logdir ...` shows it. torch.utils.tensorboard's names.
 
-    log_dir      the folder; None: runs/<date>_<machine><comment>
-    comment      the end of that name
-    flush_secs   how many seconds what was added may stay in memory
+    log_dir          the folder; None: runs/<date>_<machine><comment>
+    comment          the end of that name
+    flush_secs       how many seconds what was added may stay in memory
     filename_suffix  the end of the file's name
+    purge_step       an error: begin a new folder for a run that goes on
+    max_queue        accepted, without effect
 
     >>> import tempfile, undertow as ut
     >>> from undertow.utils.tensorboard import SummaryWriter
@@ -71,7 +73,13 @@ class SummaryWriter:
         walltime: float | None = None,
         **further: Any,
     ) -> None:
-        """A number, which becomes a point of the curve `tag`."""
+        """A number, which becomes a point of the curve `tag`.
+
+        scalar_value  a number, or a tensor of one element
+        global_step   the step it belongs to
+        walltime      seconds since 1970; None: now
+        **further     accepted, without effect
+        """
         self._add(messages.scalar(tag, float(_array(scalar_value))), global_step, walltime)
 
     def add_scalars(
@@ -81,7 +89,13 @@ class SummaryWriter:
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Several numbers, which become points of curves in one picture; each has a folder of its own."""
+        """Several numbers, which become points of curves in one picture; each has a folder of its own.
+
+        main_tag         the name of the picture
+        tag_scalar_dict  names of curves and numbers
+        global_step      the step they belong to
+        walltime         seconds since 1970; None: now
+        """
         for name, value in tag_scalar_dict.items():
             folder = f"{main_tag.replace('/', '_')}_{name}"
             self._add(messages.scalar(main_tag, float(_array(value))), global_step, walltime, folder)
@@ -95,7 +109,15 @@ class SummaryWriter:
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """How numbers are distributed; those that are not finite are left out."""
+        """How numbers are distributed; those that are not finite are left out.
+
+        tag          its name
+        values       a tensor, or an array
+        global_step  the step it belongs to
+        bins         how many intervals; one of PyTorch's words counts as 64
+        walltime     seconds since 1970; None: now
+        max_bins     accepted, without effect
+        """
         if not isinstance(bins, int):
             bins = 64  # PyTorch's names for ways to choose their number
         numbers = _array(values).ravel().astype("float64")
@@ -115,7 +137,13 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """A picture: bytes from 0 to 255, or numbers from 0 to 1. `dataformats` is CHW, HWC or HW."""
+        """A picture: bytes from 0 to 255, or numbers from 0 to 1. `dataformats` is CHW, HWC or HW.
+
+        tag          its name
+        img_tensor   the picture
+        global_step  the step it belongs to
+        walltime     seconds since 1970; None: now
+        """
         pixels = _pixels(_array(img_tensor), dataformats)
         height, width, channels = pixels.shape
         if channels not in png.KINDS:
@@ -131,7 +159,14 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:
-        """Several pictures of one size, beside each other."""
+        """Several pictures of one size, beside each other.
+
+        tag          its name
+        img_tensor   the pictures
+        global_step  the step they belong to
+        walltime     seconds since 1970; None: now
+        dataformats  the order of the dimensions: NCHW, NHWC or NHW
+        """
         pictures = [_pixels(each, dataformats.replace("N", "")) for each in _array(img_tensor)]
         columns = max(1, min(8, len(pictures)))
         empty = cpu.zeros_like(pictures[0])
@@ -142,7 +177,13 @@ class SummaryWriter:
     def add_figure(
         self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: float | None = None
     ) -> None:
-        """A figure of matplotlib, as a picture."""
+        """A figure of matplotlib, as a picture.
+
+        tag          its name
+        global_step  the step it belongs to
+        close        whether it is cleared afterwards
+        walltime     seconds since 1970; None: now
+        """
         figure.canvas.draw()
         self.add_image(tag, cpu.asarray(figure.canvas.buffer_rgba()), global_step, walltime, "HWC")
         if close:
@@ -151,11 +192,22 @@ class SummaryWriter:
     def add_text(
         self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
     ) -> None:
-        """A text, which TensorBoard shows as Markdown."""
+        """A text, which TensorBoard shows as Markdown.
+
+        tag          its name
+        text_string  the text
+        global_step  the step it belongs to
+        walltime     seconds since 1970; None: now
+        """
         self._add(messages.text(tag, text_string), global_step, walltime)
 
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, **further: Any) -> None:
-        """The graph of a model called with an input, by modules."""
+        """The graph of a model called with an input, by modules.
+
+        input_to_model  a tensor, or a tuple of arguments
+        verbose         accepted, without effect
+        **further       accepted, without effect
+        """
         graph = messages.graph_of(graph_nodes(model, input_to_model))
         self._write(messages.event(time.time(), graph=graph), "")
 

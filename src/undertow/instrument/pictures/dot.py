@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 def to_dot(outputs: Tensor, names: Any = None, most_nodes: int = MOST_NODES) -> str:
     """The graph of `outputs` for Graphviz: gradients flow along the arrows.
 
-    outputs  a tensor, a node, or a sequence of them
-    names    of leaves: a module, or a mapping from names to tensors
+    outputs     a tensor, a node, or a sequence of them
+    names       of leaves: a module, or a mapping from names to tensors
+    most_nodes  a graph with more is an error
 
     >>> import undertow as ut
     >>> x = ut.ones(3, requires_grad=True)

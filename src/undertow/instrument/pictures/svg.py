@@ -25,9 +25,10 @@ def to_svg(
 ) -> str:
     """The graph of `outputs` as an SVG picture, which is returned and, if `path` is given, written.
 
-    outputs  a tensor, a node, or a sequence of them
-    names    of leaves: a module, or a mapping from names to tensors
-    engine   "graphviz", "own", or None: Graphviz if its program `dot` is there
+    outputs     a tensor, a node, or a sequence of them
+    names       of leaves: a module, or a mapping from names to tensors
+    engine      "graphviz", "own", or None: Graphviz if its program `dot` is there
+    most_nodes  a graph with more is an error
 
     >>> import undertow as ut
     >>> x = ut.ones(3, requires_grad=True)

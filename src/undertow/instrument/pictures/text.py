@@ -10,8 +10,9 @@ from undertow.instrument.pictures.graph import Graph, children_of, read_graph, s
 def to_text(outputs: Any, names: Any = None, most_nodes: int = 10_000) -> str:
     """The graph of `outputs`, to be printed; where paths meet again, a number in parentheses stands for what is above.
 
-    outputs  a tensor, a node, or a sequence of them
-    names    of leaves: a module, or a mapping from names to tensors
+    outputs     a tensor, a node, or a sequence of them
+    names       of leaves: a module, or a mapping from names to tensors
+    most_nodes  a graph with more is an error
 
     >>> import undertow as ut
     >>> x = ut.ones(3, requires_grad=True)

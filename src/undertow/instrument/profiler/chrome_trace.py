@@ -180,6 +180,9 @@ def made_ready_by(nodes: Sequence[FunctionEvent]) -> Iterable[tuple[FunctionEven
 def merge_traces(paths: Sequence[str], path: str) -> None:
     """Write the traces of several processes as one, with the processes of later files below those of earlier ones.
 
+    paths  their files
+    path   the file to write
+
     >>> import undertow as ut
     >>> import json, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())

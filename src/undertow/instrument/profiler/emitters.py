@@ -219,6 +219,8 @@ class emit_nvtx(Emitter):
     thread records in between. It takes a library with NVTX's functions, which comes with CUDA and with
     the packages nvidia-nvtx and nvtx; or UNDERTOW_NVTX_LIBRARY names one. Without any, entering the block raises.
 
+    record_shapes  the shapes of arguments in the names of ranges
+
     >>> import undertow as ut
     >>> with ut.autograd.profiler.emit_nvtx(enabled=False):
     ...     print(ut.ones(1))
@@ -234,6 +236,8 @@ class emit_nvtx(Emitter):
 
 class emit_itt(Emitter):
     """Ranges for Intel's VTune, by the package `ittapi`; otherwise as `emit_nvtx`.
+
+    record_shapes  the shapes of arguments in the names of ranges
 
     >>> import undertow as ut
     >>> with ut.autograd.profiler.emit_itt(enabled=False):

@@ -66,13 +66,29 @@ class _Times:
 class FunctionEvent(_Times):
     """One call: of an operation ("aten::mul"), a node ("MulBackward0"), a module, or a block named by record_function.
 
-    sequence_nr   of the node that the operation recorded; a node has the same number as its operation. -1: none
-    fwd_thread    of a node: the thread that recorded it
-    module        the path of the module it ran in, where modules were asked for
-    line          the line of the program, as "file:line in function"; None if it is not known
-    saved_bytes   what its node keeps for the backward pass, where memory was asked for
-    is_composite  whether it is an operation made of those inside it, with no node of its own
-    stack         all lines of the program's stack, the innermost first, where stacks were asked for
+    sequence_nr          of the node that the operation recorded; a node has the same number as its operation. -1: none
+    fwd_thread           of a node: the thread that recorded it
+    module               the path of the module it ran in, where modules were asked for
+    line                 the line of the program, as "file:line in function"; None if it is not known
+    saved_bytes          what its node keeps for the backward pass, where memory was asked for
+    is_composite         whether it is an operation made of those inside it, with no node of its own
+    stack                all lines of the program's stack, the innermost first, where stacks were asked for
+    id                   its number in the profile
+    name                 the name
+    start_us, end_us     when it began and ended, in microseconds
+    overload_name        of the operation, or ""
+    input_shapes, concrete_inputs  the shapes of its arguments, and those that are numbers
+    scope                0: of an operation; 1: of a node; 7: of the program
+    use_device           the kind of the other device that takes part, or None
+    cpu_memory_usage, device_memory_usage  bytes that it took, less those it gave back
+    is_async, is_remote  whether it ends on another thread, or process
+    node_id              of the process that it ran in
+    device_type, device_index, device_resource_id  where it ran; the last is a thread or a stream
+    flops                its floating-point operations, if counted
+    is_user_annotation   whether it is a block that `record_function` named
+    category             as a trace calls it: "cpu_op", ...
+    leads_to             of an operation: the numbers of the nodes it recorded
+    device, stream       of what ran on another device: its names
 
     >>> import undertow as ut
     >>> with ut.profiler.profile() as prof:
@@ -215,6 +231,11 @@ class FunctionEventAvg(_Times):
 class EventList(list[Any]):
     """A list of events or of averages, which prints as a table.
 
+    *args           an iterable of them, as a list takes it
+    profile_memory  whether the table has columns of memory
+    with_flops      whether it has one of floating-point operations
+    **kwargs        accepted, without effect
+
     >>> import undertow as ut
     >>> with ut.profiler.profile() as prof:
     ...     _ = ut.ones(2) * 3
@@ -251,7 +272,12 @@ class EventList(list[Any]):
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
-        """One FunctionEventAvg for each name; shapes and the innermost lines of stacks may make further differences."""
+        """One FunctionEventAvg for each name; shapes and the innermost lines of stacks may make further differences.
+
+        group_by_input_shapes   apart by the shapes of arguments
+        group_by_stack_n        apart by so many of the innermost lines
+        group_by_overload_name  accepted, without effect
+        """
         found: dict[Any, FunctionEventAvg] = {}
         for event in self:
             key = [event.key, event.is_user_annotation]
@@ -288,8 +314,13 @@ class EventList(list[Any]):
     ) -> str:
         """The list as a table, one row for each of its entries.
 
-        sort_by  cpu_time, cpu_time_total, self_cpu_time_total, cpu_memory_usage, self_cpu_memory_usage or count: the
-                 largest first
+        sort_by                cpu_time, cpu_time_total, self_cpu_time_total, cpu_memory_usage, self_cpu_memory_usage or
+                               count: the largest first
+        row_limit              how many rows at most; -1: all
+        max_src_column_width, max_name_column_width, max_shapes_column_width  how wide columns are at most
+        header                 a line above it
+        top_level_events_only  leave out what ran inside something else
+        time_unit              "s", "ms" or "us"; None: as fits
         """
         return make_table(
             self,
@@ -309,13 +340,20 @@ class EventList(list[Any]):
         return self.table()
 
     def export_chrome_trace(self, path: str) -> None:
-        """Write the events for Perfetto, or chrome://tracing; a profile writes more: threads by name, memory."""
+        """Write the events for Perfetto, or chrome://tracing; a profile writes more: threads by name, memory.
+
+        path  the file to write
+        """
         from undertow.instrument.profiler.chrome_trace import Trace
 
         Trace(self).write(path)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Write one line per stack, "outermost;...;innermost;operation microseconds", as flame graphs are made of."""
+        """Write one line per stack, "outermost;...;innermost;operation microseconds", as flame graphs are made of.
+
+        path    the file to write
+        metric  what is summed: "self_cpu_time_total", "cpu_time_total" or "self_cuda_time_total"
+        """
         supported_export_stacks_metrics = ["self_cpu_time_total", "cpu_time_total", "self_cuda_time_total"]
         if metric not in supported_export_stacks_metrics:
             raise ValueError(f"metric should be one of: {supported_export_stacks_metrics}, got {metric!r}")

@@ -93,6 +93,13 @@ class _Results:
 class autograd_profile(_Results):
     """`undertow.autograd.profiler.profile`: everything in its block. `undertow.profiler.profile` also knows of steps.
 
+    enabled                   False: nothing is recorded
+    record_shapes, profile_memory, with_stack, with_flops, with_modules  as `undertow.profiler.profile` takes them
+    custom_trace_id_callback  gives the trace its id
+
+    `use_cuda`, `use_device`, `use_kineto`, `use_cpu`, `experimental_config`, `acc_events`, `post_processing_timeout_s`
+    and `activity_filters` have no effect.
+
     >>> import undertow as ut
     >>> x = ut.ones(3, requires_grad=True)
     >>> with ut.autograd.profiler.profile() as prof:
@@ -142,7 +149,10 @@ class autograd_profile(_Results):
             self.recorder.stop()
 
     def table(self, sort_by: str | None = None, **options: Any) -> str:
-        """The averages as a table; options are those of `EventList.table`."""
+        """The averages as a table; options are those of `EventList.table`.
+
+        sort_by  by which column: the largest first
+        """
         return self.function_events.key_averages().table(sort_by, **options)
 
     def __str__(self) -> str:
@@ -154,16 +164,21 @@ class autograd_profile(_Results):
 class profile(_Results):
     """Everything that undertow does in a `with` block: operations, nodes, modules, memory, the lines they come from.
 
-    activities      accepted as in PyTorch; there is the CPU, whose threads also run simulated devices
-    schedule        a function of the step (`undertow.profiler.schedule`), for loops that call `step()`
-    on_trace_ready  called with the profile when a round of the schedule, or the block, has ended
-    record_shapes   of the arguments of operations
-    profile_memory  which memory operations and nodes take, and when it is given back
-    with_stack      all lines of the program's stack (without it: the line that recorded the node, where there is one)
-    with_flops      how many floating-point operations products take
-    with_modules    the calls of modules, and which operations ran in which
-    acc_events      whether `events()` and averages are those of all rounds of the schedule, not of the last only
-    most_events     beyond this many, nothing is recorded any more
+    activities                accepted as in PyTorch; there is the CPU, whose threads also run simulated devices
+    schedule                  a function of the step (`undertow.profiler.schedule`), for loops that call `step()`
+    on_trace_ready            called with the profile when a round of the schedule, or the block, has ended
+    record_shapes             of the arguments of operations
+    profile_memory            which memory operations and nodes take, and when it is given back
+    with_stack                all lines of the program's stack (without it: the line that recorded the node, where there
+                              is one)
+    with_flops                how many floating-point operations products take
+    with_modules              the calls of modules, and which operations ran in which
+    acc_events                whether `events()` and averages are those of all rounds of the schedule, not of the last
+                              only
+    most_events               beyond this many, nothing is recorded any more
+    custom_trace_id_callback  gives the trace its id
+
+    `experimental_config`, `execution_trace_observer`, `use_cuda` and `post_processing_timeout_s` have no effect.
 
     >>> import undertow as ut
     >>> from undertow.profiler import profile, record_function
@@ -279,6 +294,9 @@ class profile(_Results):
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
         """Leave out what happens from here on, or record again, in the middle of the block.
 
+        enable      True: record; False: leave out
+        activities  of which; only the CPU counts
+
         >>> import undertow as ut
         >>> with ut.profiler.profile() as prof:
         ...     prof.toggle_collection_dynamic(False, [ut.profiler.ProfilerActivity.CPU])
@@ -295,7 +313,11 @@ class profile(_Results):
             recorder.resume() if enable else recorder.pause()
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Write the memory timeline: as a page if the name ends in .html, otherwise as JSON."""
+        """Write the memory timeline: as a page if the name ends in .html, otherwise as JSON.
+
+        path    the file to write
+        device  accepted, without effect
+        """
         self.memory_timeline().write(path)
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:

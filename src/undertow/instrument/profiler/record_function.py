@@ -14,6 +14,9 @@ from undertow.instrument.profiler.recorder import Recorder, recorder_of_thread
 class record_function:
     """Names a block, or the calls of a function, in profiles; without a profile it does nothing.
 
+    name  the name
+    args  a text that is shown with it
+
     >>> import undertow as ut
     >>> x = ut.ones(2)
     >>> with ut.profiler.profile() as prof, ut.profiler.record_function("mine"):

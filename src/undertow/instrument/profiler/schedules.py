@@ -95,6 +95,10 @@ def always(step: int) -> ProfilerAction:
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Any:
     """For `on_trace_ready`: writes each trace into a folder, under a name that tells the machine and the time.
 
+    dir_name     the folder, which is made if it is not there
+    worker_name  how names begin; None: machine and process
+    use_gzip     whether they are compressed
+
     >>> import undertow as ut
     >>> handler = ut.profiler.tensorboard_trace_handler("runs")  # profile(on_trace_ready=handler)
     """

@@ -26,6 +26,8 @@ class Watching:
 
     path    the file that was written, or None
     passes  the backward passes that were recorded; at most `most_passes`, after which `left_out` counts the others
+    model   whose parameters and modules have names on the page
+    title   of the page
 
     >>> import undertow as ut
     >>> x = ut.ones(2, requires_grad=True)
@@ -106,7 +108,10 @@ class Watching:
         return {"title": self.title, "passes": passes}
 
     def forward_of(self, recording: PassRecording) -> list[list[Any]]:
-        """The operations that recorded the graph of a pass: title, begin, end, thread, sequence number."""
+        """The operations that recorded the graph of a pass: title, begin, end, thread, sequence number.
+
+        recording  one of `passes`
+        """
         wanted = set(recording.columns["sequence"])
         return [
             [name, round((begin - recording.begin) / 1000, 3), round((end - recording.begin) / 1000, 3), number]
@@ -115,7 +120,10 @@ class Watching:
         ]
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file."""
+        """Write the page to a file.
+
+        path  its name
+        """
         self.path = os.fspath(path)
         write_page(self.path, self.content())
 
@@ -174,10 +182,12 @@ def watch(
     path, a slider through the pass, threads, memory, and for each node its line, its rules, what it saved and the
     gradient that reached it.
 
-    output    what `backward` is called on; for a block None, or the path
-    path      the file to write; None: none, `.write(path)` does it later
-    model     whose parameters name the leaves of a graph that was made before; a block finds the modules itself
+    output                  what `backward` is called on; for a block None, or the path
+    path                    the file to write; None: none, `.write(path)` does it later
+    model                   whose parameters name the leaves of a graph that was made before; a block finds the modules
+                            itself
     gradient, retain_graph  as `backward` takes them
+    title                   of the page
 
     >>> import undertow as ut
     >>> x = ut.ones(3, requires_grad=True)

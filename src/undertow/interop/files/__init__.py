@@ -55,10 +55,11 @@ def save(
 
     In PyTorch's format, what is more than data (a whole model) is pickled, and `load` reads it with weights_only=False.
 
-    f  a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...) PyTorch's;
-       or a file opened for writing bytes, which is written in PyTorch's format
+    f    a name: one that ends in .npz or .safetensors chooses that format, all others (.pt, .pth, .ckpt, ...)
+         PyTorch's; or a file opened for writing bytes, which is written in PyTorch's format
     pickle_module, pickle_protocol  how whole objects are pickled
     _use_new_zipfile_serialization  accepted: PyTorch before 1.6 had another format, which is read here, not written
+    obj  the tree
 
     >>> import os, tempfile
     >>> import undertow as ut
@@ -92,13 +93,14 @@ def load(
     Nothing in the file is executed, unless weights_only is False; one that is damaged or says impossible things raises
     FileFormatError. Tensors come to `map_location` (or `device`, which is the same), and require grad only if they did.
 
-    f             a name: one that ends in .npz or .safetensors is read as such a file, all others as PyTorch's; or a
-                  file opened for reading bytes, which is read as PyTorch's
-    map_location  a device; or, as PyTorch takes them, a function or a dict of devices, which find everything on the
-                  CPU already
-    weights_only  False also loads whole objects from PyTorch's files, which runs whatever the file says: only for
-                  files of people you trust
+    f                    a name: one that ends in .npz or .safetensors is read as such a file, all others as PyTorch's;
+                         or a file opened for reading bytes, which is read as PyTorch's
+    map_location         a device; or, as PyTorch takes them, a function or a dict of devices, which find everything on
+                         the CPU already
+    weights_only         False also loads whole objects from PyTorch's files, which runs whatever the file says: only
+                         for files of people you trust
     pickle_module, mmap  accepted for PyTorch's sake
+    **pickle_load_args   accepted, without effect
 
     >>> import undertow as ut
     >>> import io

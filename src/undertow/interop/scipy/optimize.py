@@ -43,13 +43,14 @@ def value_and_jac(f: Callable[..., Any], example: Any = None, *, allow_nan: bool
 class FlatFunction:
     """A function of tensors as one of a flat float64 vector.
 
-    x0                 the parameters of the example, as a flat vector
-    fun(x)             the value: a float, or a vector
-    jac(x)             the gradient of a number, the Jacobian of a vector
-    hessp(x, v)        the Hessian of a number, times a vector
-    hess(x)            the Hessian of a number; hess(x, v) that of the sum of a vector's elements times v
-    unflatten(x)       the parameters in the form of the example, as arrays
-    function(x)        fun(x) and jac(x) together, for `jac=True`
+    x0            the parameters of the example, as a flat vector
+    fun(x)        the value: a float, or a vector
+    jac(x)        the gradient of a number, the Jacobian of a vector
+    hessp(x, v)   the Hessian of a number, times a vector
+    hess(x)       the Hessian of a number; hess(x, v) that of the sum of a vector's elements times v
+    unflatten(x)  the parameters in the form of the example, as arrays
+    function(x)   fun(x) and jac(x) together, for `jac=True`
+    allow_nan     whether results may have NaN
 
     Further arguments, as from the optimizer's `args=`, go to `f` behind the parameters.
 
@@ -102,12 +103,19 @@ class FlatFunction:
     # ---- parameters
 
     def unflatten(self, x: Any) -> dict[str, Any]:
-        """The parameters in the form of the example."""
+        """The parameters in the form of the example.
+
+        x  a flat vector
+        """
         x = vector(x, self.x0.size, "x") if self.leaves is not None else vector(x, None, "x")
         return x if self.leaves is None else self.spec.unflatten(self.parts(x, lambda part, leaf: part))
 
     def parts(self, x: Array, make: Callable[[Any, Any], Any]) -> list[Any]:
-        """The pieces of the flat vector, each in the shape and dtype of its leaf."""
+        """The pieces of the flat vector, each in the shape and dtype of its leaf.
+
+        x     a flat vector
+        make  what is made of each piece
+        """
         ends = np.cumsum([leaf.size for leaf in self.leaves])
         pieces = [x[end - leaf.size : end] for end, leaf in zip(ends.tolist(), self.leaves, strict=True)]
         return [make(cast(p, leaf), leaf) for p, leaf in zip(pieces, self.leaves, strict=True)]
@@ -120,7 +128,11 @@ class FlatFunction:
     # ---- values and derivatives
 
     def evaluate(self, x: Array, args: Any) -> tuple[Any, Any]:
-        """The flat vector as a leaf, and the recorded value of the function there."""
+        """The flat vector as a leaf, and the recorded value of the function there.
+
+        x     a flat vector
+        args  further arguments of the function
+        """
         x = vector(x, None if self.leaves is None else self.x0.size, "x")
         point = REGISTRY["tensor"].function(x, requires_grad=True)
         value = self.value_at(point, args)
@@ -170,7 +182,10 @@ class FlatFunction:
         return float(array) if array.ndim == 0 else array.astype(np.float64)
 
     def checked(self, what: str, array: Array) -> Array:
-        """An array of the caller's own: optimizers may write into it, and read it as contiguous memory."""
+        """An array of the caller's own: optimizers may write into it, and read it as contiguous memory.
+
+        what  what it is, for the error if it has a NaN
+        """
         self.check(what, array)
         return np.array(array, dtype=np.float64, order="C")
 

@@ -191,9 +191,10 @@ def renamed(which: str, old: float | None, new: float) -> float:
 class Hardtanh(Module):
     """x, cut off at min_val and max_val.
 
-    min_val  the least result
-    max_val  the greatest result
-    inplace  whether the input itself is changed
+    min_val               the least result
+    max_val               the greatest result
+    inplace               whether the input itself is changed
+    min_value, max_value  older names of min_val and max_val
 
     Shapes: any; the result has that of the input.
 

@@ -99,7 +99,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return Assessment(output if target_.dim() else ops.squeeze(output, 0), -output.mean())
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """The log-probabilities of all classes."""
+        """The log-probabilities of all classes.
+
+        input  (N, in_features)
+        """
         head = ops.log_softmax(self.head(input), 1)
         parts = [head[:, : self.shortlist_size]]
         for number, cluster in enumerate(self.tail):
@@ -108,7 +111,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return ops.cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each example."""
+        """The most probable class of each example.
+
+        input  (N, in_features)
+        """
         head = self.head(input)
         output = ops.argmax(head, 1)
         (rows,) = ops.nonzero(output >= self.shortlist_size, as_tuple=True)

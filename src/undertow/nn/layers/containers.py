@@ -80,6 +80,8 @@ class Numbered(Module):
 class Sequential(Numbered):
     """Modules one after the other: the output of each is the input of the next.
 
+    *args  the modules; or one OrderedDict of names and modules
+
     >>> import undertow as ut
     >>> net = ut.nn.Sequential(ut.nn.Linear(2, 4), ut.nn.ReLU(), ut.nn.Linear(4, 1))
     >>> net(ut.ones(3, 2)).shape
@@ -208,7 +210,10 @@ class ModuleDict(Module):
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Take a module out and return it."""
+        """Take a module out and return it.
+
+        key  its name
+        """
         return self._modules.pop(key)
 
     def keys(self) -> Any:
@@ -265,6 +270,8 @@ def legacy_name(value: Any) -> str:
 class ParameterList(Module):
     """A list of parameters, which are registered; tensors put into it become parameters.
 
+    values  what it holds at first
+
     >>> import undertow as ut
     >>> len(ut.nn.ParameterList([ut.ones(2), ut.zeros(3)]))
     2
@@ -299,13 +306,19 @@ class ParameterList(Module):
         return self.extend(values)
 
     def append(self, value: Any) -> ParameterList:
-        """Add a parameter behind the others."""
+        """Add a parameter behind the others.
+
+        value  a parameter, or a tensor, which becomes one
+        """
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Add parameters behind the others."""
+        """Add parameters behind the others.
+
+        values  parameters, or tensors, which become parameters
+        """
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in values:
@@ -370,17 +383,26 @@ class ParameterDict(Module):
         return [(key, self[key]) for key in self._keys]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The parameter, or the default."""
+        """The parameter, or the default.
+
+        key  its name
+        """
         return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The parameter, which is the default if there was none."""
+        """The parameter, which is the default if there was none.
+
+        key  its name
+        """
         if key not in self._keys:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Take a parameter out and return it."""
+        """Take a parameter out and return it.
+
+        key  its name
+        """
         value = self[key]
         del self[key]
         return value
@@ -421,7 +443,11 @@ class ParameterDict(Module):
         return ParameterDict(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """Another one, with the same value under all the names."""
+        """Another one, with the same value under all the names.
+
+        keys     the names
+        default  the value
+        """
         return ParameterDict([(key, default) for key in keys])
 
     def __reversed__(self) -> Iterator[str]:

@@ -85,6 +85,8 @@ class Embedding(Table):
     sparse              gradients of the table are sparse
     padding_idx         a row that stays as it is: it gets no gradient
     max_norm            rows that are used and longer than this are shortened to it
+    _weight             the table, if it is there already
+    _freeze             whether it is left as it is
 
     Shapes: indices (...) to (..., embedding_dim).
 
@@ -134,7 +136,11 @@ class Embedding(Table):
 
     @classmethod
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, **options: Any) -> Any:
-        """A module around a table that is there already; it is not trained unless freeze=False."""
+        """A module around a table that is there already; it is not trained unless freeze=False.
+
+        embeddings  the table, (num_embeddings, embedding_dim)
+        **options   further arguments of the class
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, size = embeddings.shape
@@ -152,6 +158,7 @@ class EmbeddingBag(Table):
     padding_idx          a row that does not count
     mode                 'sum', 'mean' or 'max'
     include_last_offset  the last of the offsets is the end of the last bag
+    _weight              the table, if it is there already
 
     Shapes: indices (N, L), or all in a row with offsets (N), to (N, embedding_dim).
 
@@ -207,7 +214,11 @@ class EmbeddingBag(Table):
 
     @classmethod
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, **options: Any) -> Any:
-        """A module around a table that is there already; it is not trained unless freeze=False."""
+        """A module around a table that is there already; it is not trained unless freeze=False.
+
+        embeddings  the table, (num_embeddings, embedding_dim)
+        **options   further arguments of the class
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, size = embeddings.shape

@@ -48,10 +48,11 @@ class FractionalMaxPool(Module):
 class FractionalMaxPool2d(FractionalMaxPool):
     """The largest elements of windows in (examples, channels, height, width) that begin at random places.
 
-    kernel_size     the size of the window: a number, or one for each dimension
-    output_size     sizes of the result
-    output_ratio    the size of the result, as parts of that of the input
-    return_indices  whether places are returned, too
+    kernel_size      the size of the window: a number, or one for each dimension
+    output_size      sizes of the result
+    output_ratio     the size of the result, as parts of that of the input
+    return_indices   whether places are returned, too
+    _random_samples  (N, C, dimensions), between 0 and 1: where windows begin, in the place of random numbers
 
     >>> import undertow as ut
     >>> ut.nn.FractionalMaxPool2d(3, output_ratio=0.7)(ut.randn(2, 3, 10, 10)).shape
@@ -64,10 +65,11 @@ class FractionalMaxPool2d(FractionalMaxPool):
 class FractionalMaxPool3d(FractionalMaxPool):
     """The largest elements of windows in (examples, channels, depth, height, width) that begin at random places.
 
-    kernel_size     the size of the window: a number, or one for each dimension
-    output_size     sizes of the result, or
-    output_ratio    the size of the result, as parts of that of the input
-    return_indices  whether places are returned, too
+    kernel_size      the size of the window: a number, or one for each dimension
+    output_size      sizes of the result, or
+    output_ratio     the size of the result, as parts of that of the input
+    return_indices   whether places are returned, too
+    _random_samples  (N, C, dimensions), between 0 and 1: where windows begin, in the place of random numbers
 
     >>> import undertow as ut
     >>> ut.nn.FractionalMaxPool3d(2, output_size=3)(ut.ones(2, 4, 8, 8, 8)).shape

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class LazyLinear(LazyModule, linear.Linear):
     """A Linear whose `in_features` is the last size of its first input.
 
-    The other arguments are those of `Linear`.
+    `out_features` and `bias` are those of `Linear`.
 
     >>> import undertow as ut
     >>> layer = ut.nn.LazyLinear(2)
@@ -210,7 +210,8 @@ class LazyInstanceNorm(LazyChannelNorm, normalization.InstanceNorm):
 class LazyConv1d(LazyPlainConvolution, conv.Conv1d):
     """A Conv1d whose `in_channels` is that of its first input.
 
-    The other arguments are those of `Conv1d`.
+    `out_channels`, `kernel_size`, `stride`, `padding`, `dilation`, `groups`, `bias` and `padding_mode` are those of
+    `Conv1d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConv1d(6, 3)(ut.ones(2, 4, 8)).shape
@@ -223,7 +224,8 @@ class LazyConv1d(LazyPlainConvolution, conv.Conv1d):
 class LazyConv2d(LazyPlainConvolution, conv.Conv2d):
     """A Conv2d whose `in_channels` is that of its first input.
 
-    The other arguments are those of `Conv2d`.
+    `out_channels`, `kernel_size`, `stride`, `padding`, `dilation`, `groups`, `bias` and `padding_mode` are those of
+    `Conv2d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConv2d(6, 3)(ut.ones(2, 4, 8, 8)).shape
@@ -236,7 +238,8 @@ class LazyConv2d(LazyPlainConvolution, conv.Conv2d):
 class LazyConv3d(LazyPlainConvolution, conv.Conv3d):
     """A Conv3d whose `in_channels` is that of its first input.
 
-    The other arguments are those of `Conv3d`.
+    `out_channels`, `kernel_size`, `stride`, `padding`, `dilation`, `groups`, `bias` and `padding_mode` are those of
+    `Conv3d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConv3d(6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
@@ -249,7 +252,8 @@ class LazyConv3d(LazyPlainConvolution, conv.Conv3d):
 class LazyConvTranspose1d(LazyTransposedConvolution, conv.ConvTranspose1d):
     """A ConvTranspose1d whose `in_channels` is that of its first input.
 
-    The other arguments are those of `ConvTranspose1d`.
+    `out_channels`, `kernel_size`, `stride`, `padding`, `dilation`, `groups`, `bias` and `padding_mode` are those of
+    `ConvTranspose1d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConvTranspose1d(6, 3)(ut.ones(2, 4, 8)).shape
@@ -262,7 +266,8 @@ class LazyConvTranspose1d(LazyTransposedConvolution, conv.ConvTranspose1d):
 class LazyConvTranspose2d(LazyTransposedConvolution, conv.ConvTranspose2d):
     """A ConvTranspose2d whose `in_channels` is that of its first input.
 
-    The other arguments are those of `ConvTranspose2d`.
+    `out_channels`, `kernel_size`, `stride`, `padding`, `dilation`, `groups`, `bias` and `padding_mode` are those of
+    `ConvTranspose2d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConvTranspose2d(6, 3)(ut.ones(2, 4, 8, 8)).shape
@@ -275,7 +280,8 @@ class LazyConvTranspose2d(LazyTransposedConvolution, conv.ConvTranspose2d):
 class LazyConvTranspose3d(LazyTransposedConvolution, conv.ConvTranspose3d):
     """A ConvTranspose3d whose `in_channels` is that of its first input.
 
-    The other arguments are those of `ConvTranspose3d`.
+    `out_channels`, `kernel_size`, `stride`, `padding`, `dilation`, `groups`, `bias` and `padding_mode` are those of
+    `ConvTranspose3d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyConvTranspose3d(6, 3)(ut.ones(2, 4, 8, 8, 8)).shape
@@ -288,7 +294,7 @@ class LazyConvTranspose3d(LazyTransposedConvolution, conv.ConvTranspose3d):
 class LazyBatchNorm1d(LazyBatchNorm, normalization.BatchNorm1d):
     """A BatchNorm1d whose `num_features` is that of its first input.
 
-    The other arguments are those of `BatchNorm1d`.
+    `eps`, `momentum`, `affine`, `track_running_stats` and `bias` are those of `BatchNorm1d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyBatchNorm1d()(ut.ones(2, 4, 8)).shape
@@ -301,7 +307,7 @@ class LazyBatchNorm1d(LazyBatchNorm, normalization.BatchNorm1d):
 class LazyBatchNorm2d(LazyBatchNorm, normalization.BatchNorm2d):
     """A BatchNorm2d whose `num_features` is that of its first input.
 
-    The other arguments are those of `BatchNorm2d`.
+    `eps`, `momentum`, `affine`, `track_running_stats` and `bias` are those of `BatchNorm2d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyBatchNorm2d()(ut.ones(2, 4, 8, 8)).shape
@@ -314,7 +320,7 @@ class LazyBatchNorm2d(LazyBatchNorm, normalization.BatchNorm2d):
 class LazyBatchNorm3d(LazyBatchNorm, normalization.BatchNorm3d):
     """A BatchNorm3d whose `num_features` is that of its first input.
 
-    The other arguments are those of `BatchNorm3d`.
+    `eps`, `momentum`, `affine`, `track_running_stats` and `bias` are those of `BatchNorm3d`.
 
     >>> import undertow as ut
     >>> ut.nn.LazyBatchNorm3d()(ut.ones(2, 4, 8, 8, 8)).shape

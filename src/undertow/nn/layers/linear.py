@@ -27,6 +27,8 @@ class Identity(Module):
 
     Shapes: any; the result has that of the input.
 
+    *args, **kwargs  accepted, without effect
+
     >>> import undertow as ut
     >>> ut.nn.Identity()(ut.tensor([-1.0, 0.25, 2.0]))
     tensor([-1.0000,  0.2500,  2.0000])

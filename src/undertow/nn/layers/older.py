@@ -12,6 +12,8 @@ from undertow.nn.module import Module
 class Container(Module):
     """A module of the modules that it is given by name; `Module`, `Sequential` and `ModuleDict` are the ones to use.
 
+    **kwargs  the modules, by name
+
     >>> import warnings
     >>> import undertow as ut
     >>> with warnings.catch_warnings(action="ignore"):
@@ -28,6 +30,8 @@ class Container(Module):
 
 class NLLLoss2d(NLLLoss):
     """`NLLLoss`, which takes images, too, and is the one to use.
+
+    *args, **kwargs  those of `NLLLoss`
 
     >>> import warnings
     >>> import undertow as ut

@@ -33,6 +33,7 @@ class RNNBase(SharedArguments, Module):
     batch_first    whether batches come before time
     dropout        of the results of every layer but the last
     bidirectional  whether the sequence is read backwards, too
+    proj_size      of an LSTM: h is projected to so many features; 0: it is not
 
     Shapes: input (T, N, input_size), (N, T, input_size) with batch_first, or (T, input_size); the state
     (num_layers, N, hidden_size). The results: outputs (T, N, hidden_size), and the last state. With bidirectional,

@@ -23,6 +23,7 @@ class RNNCellBase(Module):
     input_size   features of the input, its last dimension
     hidden_size  features of the state
     bias         whether something learned is added
+    num_chunks   how many times hidden_size rows the weights have: 1, 3 (GRU) or 4 (LSTM)
 
     >>> import undertow as ut
     >>> isinstance(ut.nn.LSTMCell(3, 2), ut.nn.RNNCellBase)

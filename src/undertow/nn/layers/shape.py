@@ -204,10 +204,11 @@ class ChannelShuffle(Module):
 class Upsample(Module):
     """Images of another size: `size`, or `scale_factor` times their own.
 
-    size           the size of the result
-    scale_factor   how much larger the result is
-    mode           'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
-    align_corners  whether the outermost points of both lie on each other
+    size                    the size of the result
+    scale_factor            how much larger the result is
+    mode                    'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'
+    align_corners           whether the outermost points of both lie on each other
+    recompute_scale_factor  compute the factor anew from the sizes, which are whole numbers
 
     Shapes: (N, C, L), (N, C, H, W) or (N, C, D, H, W); the last sizes become size, or scale_factor times their own.
 

@@ -212,6 +212,7 @@ class TransformerEncoder(Module):
     encoder_layer  a layer, which is copied
     num_layers     so many, one above the other
     norm           a layer at the end, or None
+    enable_nested_tensor, mask_check  accepted, without effect
 
     Shapes: (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model); the result has that of the input.
 
@@ -386,5 +387,9 @@ class Transformer(Module):
     def generate_square_subsequent_mask(
         sz: int, device: Device | str | int | None = None, dtype: DType | None = None
     ) -> Tensor:
-        """The mask that lets every place see itself and those before it: -inf above the diagonal, else 0."""
+        """The mask that lets every place see itself and those before it: -inf above the diagonal, else 0.
+
+        sz             the length of the sequence; the mask is (sz, sz)
+        device, dtype  of the mask; None: the default ones
+        """
         return ops.triu(ops.full((sz, sz), -math.inf, dtype=dtype, device=device), 1)

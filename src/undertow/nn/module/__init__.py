@@ -25,6 +25,8 @@ class Module(Called):
     Assign parameters and other modules to attributes in `__init__` (after `super().__init__()`), say what is computed
     in `forward`, and call the module.
 
+    *args, **kwargs  for other base classes of the same subclass
+
     >>> import undertow as ut
     >>> class Net(ut.nn.Module):
     ...     def __init__(self):
@@ -64,6 +66,8 @@ class Module(Called):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is compiled: operations run as they are called.
 
+        *args, **kwargs  accepted, without effect
+
         >>> import undertow as ut
         >>> linear = ut.nn.Linear(1, 1)
         >>> linear.compile()
@@ -93,6 +97,8 @@ class Module(Called):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters (or fill them with zeros).
+
+        set_to_none  False: fill them with zeros
 
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
@@ -131,6 +137,9 @@ class Module(Called):
 
         Integer buffers change only their device.
 
+        *args, **kwargs  a device, a dtype, both, or a tensor that has them; `device`, `dtype` and `non_blocking` by
+                         name
+
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
         >>> model.to(ut.float64)[0].weight.dtype
@@ -154,6 +163,8 @@ class Module(Called):
     def to_empty(self: T, *, device: Device | str | int, recurse: bool = True) -> T:
         """Move to a device without the values: parameters and buffers are there, and hold anything.
 
+        recurse  the modules below it, too
+
         >>> import undertow as ut
         >>> ut.nn.Linear(2, 3, device="meta").to_empty(device="cpu").weight.device
         device(type='cpu')
@@ -162,6 +173,8 @@ class Module(Called):
 
     def type(self: T, dst_type: Any) -> T:
         """Convert all parameters and buffers to a dtype.
+
+        dst_type  the dtype, or its legacy name
 
         >>> import undertow as ut
         >>> ut.nn.Linear(2, 3).type(ut.float64).weight.dtype

@@ -76,6 +76,8 @@ class Called(Stateful):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass defines it.
 
+        *args, **kwargs  what the module is called with
+
         >>> import undertow as ut
         >>> class Double(ut.nn.Module):
         ...     def forward(self, x):
@@ -136,6 +138,7 @@ class Called(Stateful):
 
         with_kwargs  call `hook(module, args, kwargs, output)`
         always_call  also if forward, or another hook, raises
+        prepend      call it before the hooks that are there
 
         >>> import undertow as ut
         >>> layer = ut.nn.Linear(2, 3)
@@ -147,6 +150,8 @@ class Called(Stateful):
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_outputs)` when the gradients of the outputs are there; it may return others.
+
+        prepend  call it before the hooks that are there
 
         >>> import undertow as ut
         >>> linear = ut.nn.Linear(1, 1)
@@ -160,6 +165,8 @@ class Called(Stateful):
         """Call `hook(module, grad_inputs, grad_outputs)` when the gradients of the inputs are there.
 
         What it returns, if not None, takes the place of the gradients of the inputs.
+
+        prepend  call it before the hooks that are there
 
         >>> import undertow as ut
         >>> layer = ut.nn.ReLU()

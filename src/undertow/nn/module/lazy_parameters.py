@@ -109,6 +109,8 @@ class UninitializedParameter(Uninitialized, Parameter):
 class UninitializedBuffer(Uninitialized, Buffer):
     """A buffer without a shape.
 
+    persistent  whether it is part of the module's state_dict
+
     >>> import undertow as ut
     >>> buffer = ut.nn.UninitializedBuffer()
     >>> buffer.materialize((2,))

@@ -143,6 +143,9 @@ class Registry:
     def register_parameter(self, name: str, param: Tensor | None) -> None:
         """Add a parameter (or None, which says that there could be one).
 
+        name   its name, without a dot
+        param  a Parameter, or None
+
         >>> import undertow as ut
         >>> model = ut.nn.Module()
         >>> model.register_parameter("scale", ut.nn.Parameter(ut.ones(1)))
@@ -167,6 +170,7 @@ class Registry:
         """Add a tensor that belongs to the module's state, but is not trained.
 
         persistent  whether it is part of the state_dict
+        name        its name, without a dot
 
         >>> import undertow as ut
         >>> model = ut.nn.Module()
@@ -188,6 +192,9 @@ class Registry:
     def add_module(self, name: str, module: Any) -> None:
         """Add a child module (or None) under a name.
 
+        name    its name, without a dot
+        module  a module, or None
+
         >>> import undertow as ut
         >>> model = ut.nn.Module()
         >>> model.add_module("linear", ut.nn.Linear(2, 3))
@@ -201,6 +208,9 @@ class Registry:
 
     def register_module(self, name: str, module: Module) -> None:
         """`add_module`.
+
+        name    its name, without a dot
+        module  a module, or None
 
         >>> import undertow as ut
         >>> model = ut.nn.Module()

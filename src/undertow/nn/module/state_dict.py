@@ -117,6 +117,9 @@ class Stateful(Tree):
 
         The tensors share memory with the module's, without history (keep_vars: they are the module's).
 
+        destination  a dict to put them into; None: a new one
+        keep_vars    the tensors themselves, with their history
+
         >>> import undertow as ut
         >>> list(ut.nn.Linear(2, 3).state_dict())
         ['weight', 'bias']
@@ -165,6 +168,8 @@ class Stateful(Tree):
     def set_extra_state(self, state: Any) -> None:
         """Override to take back what `get_extra_state` returned.
 
+        state  what it returned
+
         >>> import undertow as ut
         >>> class Counted(ut.nn.Module):
         ...     count = 3
@@ -188,8 +193,9 @@ class Stateful(Tree):
 
         Values may be tensors, NumPy arrays, or tensors of another library that NumPy can read.
 
-        strict  names must match exactly
-        assign  the tensors take the place of the module's, instead of being copied into them
+        strict      names must match exactly
+        assign      the tensors take the place of the module's, instead of being copied into them
+        state_dict  names and values
 
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))

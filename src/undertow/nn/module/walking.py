@@ -59,6 +59,8 @@ class Tree(Registry):
     ) -> Iterator[tuple[str, Any]]:
         """This module and all below it with their dotted names ('' for this one).
 
+        memo  a set of modules that have been seen, and do not come again
+
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
         >>> [name for name, _ in model.named_modules()]
@@ -105,6 +107,8 @@ class Tree(Registry):
     ) -> Iterator[tuple[str, Any]]:
         """`parameters` with their dotted names.
 
+        recurse  those of the modules below it, too
+
         >>> import undertow as ut
         >>> [name for name, _ in ut.nn.Sequential(ut.nn.Linear(2, 3)).named_parameters()]
         ['0.weight', '0.bias']
@@ -126,6 +130,8 @@ class Tree(Registry):
     ) -> Iterator[tuple[str, Any]]:
         """`buffers` with their dotted names.
 
+        recurse  those of the modules below it, too
+
         >>> import undertow as ut
         >>> [name for name, _ in ut.nn.BatchNorm1d(2).named_buffers()]
         ['running_mean', 'running_var', 'num_batches_tracked']
@@ -136,6 +142,8 @@ class Tree(Registry):
 
     def get_submodule(self, target: str) -> Any:
         """The module with a dotted name ('' is this one).
+
+        target  the name, such as "body.linear"
 
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
@@ -155,6 +163,7 @@ class Tree(Registry):
         """Put a module in the place of a dotted name.
 
         strict  there must be a module already
+        target  the name, such as "body.linear"
 
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
@@ -177,6 +186,8 @@ class Tree(Registry):
     def get_parameter(self, target: str) -> Any:
         """The parameter with a dotted name.
 
+        target  the name, such as "body.linear.weight"
+
         >>> import undertow as ut
         >>> model = ut.nn.Sequential(ut.nn.Linear(2, 3), ut.nn.Linear(3, 1))
         >>> model.get_parameter("1.bias").shape
@@ -186,6 +197,8 @@ class Tree(Registry):
 
     def get_buffer(self, target: str) -> Any:
         """The buffer with a dotted name.
+
+        target  the name, such as "body.norm.running_mean"
 
         >>> import undertow as ut
         >>> ut.nn.BatchNorm1d(2).get_buffer("running_mean")

@@ -40,9 +40,10 @@ def whole_layer(name: str, mode: str) -> Callable[..., Any]:
     zeros = "(ut.zeros(1, 4, 2), ut.zeros(1, 4, 2))" if mode == "LSTM" else "ut.zeros(1, 4, 2)"
     layer = f"ut.nn.{mode.partition('_')[0]}(3, 2)"
     function.__doc__ = (
-        f"A whole recurrent layer of kind {mode}: outputs, and the last states. Behind the input come `hx, params, "
-        "has_biases, num_layers, dropout, train, bidirectional, batch_first`; or, for packed sequences, `batch_sizes` "
-        "before these, without the last.\n\n"
+        f"A whole recurrent layer of kind {mode}: outputs, and the last states.\n\n"
+        "input                (steps, N, features)\n"
+        "*arguments, **named  `hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first`; of\n"
+        "                     packed sequences, `batch_sizes` before these, without the last\n\n"
         f"Example: `ut.{name}(ut.ones(5, 4, 3), {zeros}, [*{layer}.parameters()], True, 1, 0, False, False)[0].shape`"
     )
     return function
@@ -113,6 +114,11 @@ def lstm_cell(
 ) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: the new h and c.
 
+    input       (N, features)
+    hx          h and c before, (N, hidden) each
+    w_ih, w_hh  the weights of the input and of the state, (4 * hidden, features) and (4 * hidden, hidden)
+    b_ih, b_hh  what is added to their products, or None
+
     >>> import undertow as ut
     >>> layer = ut.nn.LSTMCell(3, 2)
     >>> state = ut.zeros(1, 2), ut.zeros(1, 2)
@@ -128,6 +134,11 @@ def gru_cell(
 ) -> Tensor:
     """One step of a GRU: the new h.
 
+    input       (N, features)
+    hx          (N, hidden): the state before
+    w_ih, w_hh  the weights of the input and of the state
+    b_ih, b_hh  what is added to their products, or None
+
     >>> import undertow as ut
     >>> layer = ut.nn.GRUCell(3, 2)
     >>> ut.gru_cell(ut.ones(1, 3), ut.zeros(1, 2), *layer.parameters()).shape
@@ -142,6 +153,11 @@ def rnn_tanh_cell(
 ) -> Tensor:
     """One step of a simple recurrent layer: the new h.
 
+    input       (N, features)
+    hx          (N, hidden): the state before
+    w_ih, w_hh  the weights of the input and of the state
+    b_ih, b_hh  what is added to their products, or None
+
     >>> import undertow as ut
     >>> layer = ut.nn.RNNCell(3, 2)
     >>> ut.rnn_tanh_cell(ut.ones(1, 3), ut.zeros(1, 2), *layer.parameters()).shape
@@ -155,6 +171,11 @@ def rnn_relu_cell(
     input: Tensor, hx: Array, w_ih: Tensor, w_hh: Tensor, b_ih: Array | None = None, b_hh: Array | None = None
 ) -> Tensor:
     """The same with relu in the place of tanh.
+
+    input       (N, features)
+    hx          (N, hidden): the state before
+    w_ih, w_hh  the weights of the input and of the state
+    b_ih, b_hh  what is added to their products, or None
 
     >>> import undertow as ut
     >>> layer = ut.nn.RNNCell(3, 2)

@@ -27,6 +27,11 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all tensors, as if they were one vector.
 
+    tensors             tensors, or one
+    norm_type           of which norm; inf takes the largest element
+    error_if_nonfinite  raise if it is nan or infinite
+    foreach             accepted, without effect
+
     >>> import undertow as ut
     >>> ut.nn.utils.get_total_norm([ut.tensor([3.0]), ut.tensor([4.0])])
     tensor(5.)
@@ -56,6 +61,11 @@ def get_total_norm(
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Multiply all gradients with max_norm / total_norm, if that is below 1.
 
+    parameters  tensors, or one, whose `.grad` counts
+    max_norm    the length they have at most, then
+    total_norm  what `get_total_norm` returned
+    foreach     accepted, without effect
+
     >>> import undertow as ut
     >>> x = ut.ones(1, requires_grad=True)
     >>> (5 * x).sum().backward()
@@ -81,6 +91,12 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Shorten all gradients together to max_norm, in place; returns their norm before.
 
+    parameters          tensors, or one, whose `.grad` counts
+    max_norm            the length they have at most, then
+    norm_type           of which norm; inf takes the largest element
+    error_if_nonfinite  raise if the norm is nan or infinite, before anything is changed
+    foreach             accepted, without effect
+
     >>> import undertow as ut
     >>> p = ut.nn.Parameter(ut.zeros(2))
     >>> p.grad = ut.tensor([3.0, 4.0])
@@ -100,6 +116,8 @@ def clip_grad_norm_(
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """`clip_grad_norm_`, by the name that it had.
 
+    *args, **kwargs  its arguments
+
     >>> import warnings
     >>> import undertow as ut
     >>> with warnings.catch_warnings(action="ignore"):
@@ -112,6 +130,10 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Cut off every element of the gradients at clip_value, and at its negative, in place.
+
+    parameters  tensors, or one, whose `.grad` counts
+    clip_value  the greatest absolute value
+    foreach     accepted, without effect
 
     >>> import undertow as ut
     >>> x = ut.ones(1, requires_grad=True)

@@ -25,6 +25,9 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
 def vector_to_parameters(vec: Array, parameters: Iterable[Any]) -> None:
     """Let each parameter show its part of the vector.
 
+    vec         as many elements as all parameters have
+    parameters  an iterable of tensors
+
     >>> import undertow as ut
     >>> linear = ut.nn.Linear(1, 1)
     >>> ut.nn.utils.vector_to_parameters(ut.tensor([3.0, 4.0]), linear.parameters())

@@ -72,6 +72,12 @@ def fuse_conv_bn_weights(
 ) -> tuple[Parameter, Parameter]:
     """The weight and bias of the fused convolution.
 
+    conv_w, conv_b  weight and bias (or None) of the convolution
+    bn_rm, bn_rv    running mean and variance
+    bn_eps          eps of the batch norm
+    bn_w, bn_b      its weight and bias, or None
+    transpose       whether the convolution is a transposed one
+
     >>> import undertow as ut
     >>> conv, norm = ut.nn.Conv1d(1, 2, 3), ut.nn.BatchNorm1d(2)
     >>> fused = ut.nn.utils.fuse_conv_bn_weights(
@@ -89,6 +95,11 @@ def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
 ) -> tuple[Parameter, Parameter]:
     """The weight and bias of the fused linear layer.
+
+    linear_w, linear_b  weight and bias (or None) of the linear layer
+    bn_rm, bn_rv        running mean and variance
+    bn_eps              eps of the batch norm
+    bn_w, bn_b          its weight and bias, or None
 
     >>> import undertow as ut
     >>> linear, norm = ut.nn.Linear(3, 2), ut.nn.BatchNorm1d(2)

@@ -106,7 +106,9 @@ class SpectralNorm(ComputedWeight):
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Any:
     """Train length (name_g) and direction (name_v) of a weight apart. The newer form is parametrizations.weight_norm.
 
-    dim  the slices along it have lengths of their own; None: one length for all
+    dim     the slices along it have lengths of their own; None: one length for all
+    module  the layer, which is returned
+    name    of which parameter
 
     >>> import undertow as ut
     >>> linear = ut.nn.utils.parametrizations.weight_norm(ut.nn.Linear(3, 2))  # the newer form
@@ -132,7 +134,11 @@ def spectral_norm(
 ) -> Any:
     """Divide a weight by its largest singular value. The newer form is parametrizations.spectral_norm.
 
-    dim  the dimension of the outputs: 1 for transposed convolutions, else 0
+    dim                 the dimension of the outputs: 1 for transposed convolutions, else 0
+    module              the layer, which is returned
+    name                of which parameter
+    n_power_iterations  how many steps of the power method each call in training makes
+    eps                 vectors shorter than this are divided by it, instead of by their length
 
     >>> import undertow as ut
     >>> layer = ut.nn.utils.spectral_norm(ut.nn.Linear(20, 40))
@@ -154,6 +160,9 @@ def spectral_norm(
 def remove_weight_norm(module: Module, name: str = "weight") -> Any:
     """Make the weight a parameter again.
 
+    module  the layer
+    name    of which parameter
+
     >>> import undertow as ut
     >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
@@ -166,6 +175,9 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Any:
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
     """Make the weight a parameter again.
+
+    module  the layer
+    name    of which parameter
 
     >>> import undertow as ut
     >>> import warnings

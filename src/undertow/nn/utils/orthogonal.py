@@ -110,6 +110,8 @@ def orthogonal(
     orthogonal_map      "matrix_exp", "cayley" or "householder"; the first for square and complex matrices, and the last
                         for others, if none is given
     use_trivialization  train the rotation away from the weight that is there, which then keeps its value at first
+    module              the layer, which is returned
+    name                of which parameter
 
     >>> import undertow as ut
     >>> layer = ut.nn.utils.parametrizations.orthogonal(ut.nn.Linear(3, 5))

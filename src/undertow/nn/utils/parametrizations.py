@@ -40,7 +40,9 @@ class _WeightNorm(Module):
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Any:
     """Train length (original0) and direction (original1) of a weight apart.
 
-    dim  the slices along it have lengths of their own; None: one length for all
+    dim     the slices along it have lengths of their own; None: one length for all
+    module  the layer, which is returned
+    name    of which parameter
 
     >>> import undertow as ut
     >>> layer = ut.nn.utils.parametrizations.weight_norm(ut.nn.Linear(4, 3))
@@ -108,7 +110,11 @@ def spectral_norm(
 ) -> Any:
     """Divide a weight by its largest singular value.
 
-    dim  the dimension of the outputs: 1 for transposed convolutions, else 0
+    dim                 the dimension of the outputs: 1 for transposed convolutions, else 0
+    module              the layer, which is returned
+    name                of which parameter
+    n_power_iterations  how many steps of the power method each call in training makes
+    eps                 vectors shorter than this are divided by it, instead of by their length
 
     >>> import undertow as ut
     >>> linear = ut.nn.utils.parametrizations.spectral_norm(ut.nn.Linear(3, 2), n_power_iterations=20)

@@ -73,7 +73,9 @@ def put(module: Module, name: str, tensor: Tensor) -> None:
 class ParametrizationList(ModuleList):
     """The modules that make a tensor, in order, and the original(s) that they make it of.
 
-    original              the tensor that is trained; original0, original1, ... if the first module takes several
+    original  the tensor that is trained; original0, original1, ... if the first module takes several
+    modules   the modules, in the order in which they are called
+    unsafe    allow another shape or dtype
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import parametrize
@@ -252,6 +254,8 @@ def add_property(module: Module, name: str) -> None:
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether the module, or one of its tensors, is parametrized.
 
+    tensor_name  of which tensor; None: any
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import parametrize
     >>> class Twice(ut.nn.Module):
@@ -270,7 +274,9 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def register_parametrization(module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Any:
     """Let a parameter or buffer be made by a module from now on.
 
-    unsafe  allow another shape or dtype
+    unsafe           allow another shape or dtype
+    tensor_name      of which tensor
+    parametrization  the module; `right_inverse`, if it has that, sets the original
 
     >>> import undertow as ut
     >>> class Symmetric(ut.nn.Module):
@@ -337,6 +343,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """Make a parametrized tensor a plain one again.
 
     leave_parametrized  with the value it has; otherwise with its original's
+    module              whose
+    tensor_name         of which tensor
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import parametrize
@@ -395,6 +403,9 @@ def type_before_parametrizations(module: Module) -> type:
 
 def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tensor_name: str | None = None) -> Any:
     """Parametrize another module as this one is, with copies of its parametrizations.
+
+    from_module, to_module  this one, and the other
+    tensor_name             of which tensor; None: all
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import parametrize

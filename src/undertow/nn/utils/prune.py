@@ -48,11 +48,17 @@ class BasePruningMethod:
         setattr(module, str(self._tensor_name), self.apply_mask(module))
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The mask: zero where the tensor is pruned from now on, and where `default_mask` is."""
+        """The mask: zero where the tensor is pruned from now on, and where `default_mask` is.
+
+        t  what to choose by: the tensor, or its importance scores
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what is pruned: it needs compute_mask")
 
     def apply_mask(self, module: Module) -> Tensor:
-        """The parameter times the mask."""
+        """The parameter times the mask.
+
+        module  whose parameter
+        """
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
         original = getattr(module, f"{self._tensor_name}_orig")
@@ -62,7 +68,12 @@ class BasePruningMethod:
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
     ) -> Any:
-        """Prune a parameter of the module from now on; on top of what is pruned already."""
+        """Prune a parameter of the module from now on; on top of what is pruned already.
+
+        name               of which parameter
+        *args, **kwargs    what the class is called with
+        importance_scores  what to choose by, if not by the parameter itself; of its shape
+        """
         method = cls(*args, **kwargs)
         method._tensor_name = name
         tensor = getattr(module, name)
@@ -80,7 +91,11 @@ class BasePruningMethod:
         return together
 
     def start(self, module: Module, name: str, parameter: Tensor, scores: Tensor) -> None:
-        """Put the product in the place of a parameter."""
+        """Put the product in the place of a parameter.
+
+        module, name       whose parameter, and which
+        parameter, scores  the tensor, and what to choose by
+        """
         with no_grad():
             mask = self.compute_mask(scores, ops.ones_like(parameter))
         del module._parameters[name]
@@ -96,12 +111,17 @@ class BasePruningMethod:
         """A tensor with the chosen elements set to zero.
 
         importance_scores  what to choose by, if not by the tensor itself
+        t                  the tensor
+        default_mask       what is pruned already; None: nothing
         """
         scores = check_scores(t, importance_scores, "tensor t")
         return t * self.compute_mask(scores, ops.ones_like(t) if default_mask is None else default_mask)
 
     def remove(self, module: Module) -> None:
-        """Make the pruned parameter a plain one again; what is zero now may change from here on."""
+        """Make the pruned parameter a plain one again; what is zero now may change from here on.
+
+        module  whose parameter
+        """
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
         name = self._tensor_name
@@ -114,6 +134,8 @@ class BasePruningMethod:
 
 class PruningContainer(BasePruningMethod):
     """Several methods, one after the other, on one tensor.
+
+    *args  the methods
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
@@ -151,7 +173,11 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """What the last method makes of that part of the tensor which is not pruned yet."""
+        """What the last method makes of that part of the tensor which is not pruned yet.
+
+        t             what to choose by
+        default_mask  what is pruned already
+        """
         method: Any = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype)
         part = part_to_prune(method, t, mask)
@@ -215,6 +241,8 @@ class AmountMethod(BasePruningMethod):
 class RandomUnstructured(AmountMethod):
     """Elements at random.
 
+    amount  how many: an integer; or the share of them, a float from 0 to 1
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
     >>> int(prune.RandomUnstructured(amount=2).prune(ut.ones(5)).sum())
@@ -227,6 +255,8 @@ class RandomUnstructured(AmountMethod):
 
 class L1Unstructured(AmountMethod):
     """The elements that are nearest to zero.
+
+    amount  how many: an integer; or the share of them, a float from 0 to 1
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
@@ -275,6 +305,8 @@ class ChannelMethod(AmountMethod):
 class RandomStructured(ChannelMethod):
     """Channels at random.
 
+    amount  how many channels: an integer; or the share of them, a float from 0 to 1
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
     >>> prune.RandomStructured(amount=1, dim=0).prune(ut.ones(3, 2)).sum()
@@ -287,6 +319,8 @@ class RandomStructured(ChannelMethod):
 
 class LnStructured(ChannelMethod):
     """The channels of the smallest n-norm.
+
+    amount  how many channels: an integer; or the share of them, a float from 0 to 1
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
@@ -331,6 +365,8 @@ class CustomFromMask(BasePruningMethod):
 def identity(module: Module, name: str) -> Any:
     """Put a mask of ones on a parameter, to be changed later.
 
+    module, name  whose parameter, and which
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
     >>> layer = prune.identity(ut.nn.Linear(2, 1), "weight")
@@ -344,6 +380,9 @@ def identity(module: Module, name: str) -> Any:
 def random_unstructured(module: Module, name: str, amount: float) -> Any:
     """Prune elements at random: a number of them, or (a float) a share.
 
+    module, name  whose parameter, and which
+    amount        how many: an integer; or the share of them, a float from 0 to 1
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
     >>> layer = prune.random_unstructured(ut.nn.Linear(4, 2), "weight", amount=0.5)
@@ -356,6 +395,10 @@ def random_unstructured(module: Module, name: str, amount: float) -> Any:
 
 def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:
     """Prune the elements nearest to zero: a number of them, or (a float) a share.
+
+    module, name       whose parameter, and which
+    amount             how many: an integer; or the share of them, a float from 0 to 1
+    importance_scores  what to choose by, if not by the parameter itself
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
@@ -372,6 +415,9 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Any:
     """Prune channels along `dim` at random.
 
+    module, name  whose parameter, and which
+    amount        how many channels: an integer; or the share of them, a float from 0 to 1
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
     >>> layer = prune.random_structured(ut.nn.Linear(4, 3), "weight", amount=1, dim=0)
@@ -384,6 +430,10 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Any
 
 def ln_structured(module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None) -> Any:
     """Prune the channels along `dim` that have the smallest n-norm.
+
+    module, name       whose parameter, and which
+    amount             how many channels: an integer; or the share of them, a float from 0 to 1
+    importance_scores  what to choose by, if not by the parameter itself
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
@@ -400,6 +450,8 @@ def ln_structured(module: Module, name: str, amount: float, n: Any, dim: int, im
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Any:
     """Prune the elements where `mask` is zero.
 
+    module, name  whose parameter, and which
+
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
     >>> layer = prune.custom_from_mask(ut.nn.Linear(3, 1), "weight", ut.tensor([[1.0, 0.0, 1.0]]))
@@ -414,6 +466,10 @@ def global_unstructured(
     parameters: Any, pruning_method: Callable[..., Any], importance_scores: Any = None, **kwargs: Any
 ) -> None:
     """Prune elements of several parameters, (module, name) each, as if they were one vector.
+
+    pruning_method     a class, of type "unstructured"
+    importance_scores  a dict, (module, name) -> what to choose by
+    **kwargs           what the class is called with, such as `amount`
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune
@@ -447,6 +503,8 @@ def global_unstructured(
 
 def remove(module: Module, name: str) -> Any:
     """Make a pruned parameter a plain one again, with its zeros.
+
+    module, name  whose parameter, and which
 
     >>> import undertow as ut
     >>> from undertow.nn.utils import prune

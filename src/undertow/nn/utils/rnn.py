@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 class PackedFields(NamedTuple):
     """The fields of a PackedSequence, which says what they are.
 
+    data         the elements, step by step
+    batch_sizes  how many sequences go on at each step
+    sorted_indices, unsorted_indices  the order by length, and the one back; None: they were in order
+
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.pack_sequence([ut.ones(3), ut.ones(2)])._fields
     ('data', 'batch_sizes', 'sorted_indices', 'unsorted_indices')
@@ -45,7 +49,10 @@ class PackedSequence(PackedFields):
     __slots__ = ()
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same with other data: another dtype, another device. Itself, if it has them already."""
+        """The same with other data: another dtype, another device. Itself, if it has them already.
+
+        *args, **kwargs  what `Tensor.to` takes
+        """
         data = self.data.to(*args, **kwargs)
         return self if data is self.data else self._replace(data=data)
 
@@ -87,6 +94,8 @@ class PackedSequence(PackedFields):
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The order that undoes an order; None for None.
 
+    permutation  a vector of integers
+
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.invert_permutation(ut.tensor([1, 2, 0]))
     tensor([2, 0, 1])
@@ -100,6 +109,8 @@ def pack_padded_sequence(
     """Pack padded sequences, (steps, examples, ...), of these lengths.
 
     enforce_sorted  they must come in order of falling length; otherwise they are sorted, and the layers sort back
+    input           (steps, examples, ...)
+    batch_first     (examples, steps, ...) instead
 
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.pack_padded_sequence(ut.ones(2, 2), ut.tensor([2, 1])).data
@@ -138,6 +149,11 @@ def pad_packed_sequence(
 ) -> tuple[Any, Any]:
     """Padded sequences, (steps, examples, ...), and their lengths: the inverse of pack_padded_sequence.
 
+    sequence       a PackedSequence
+    batch_first    (examples, steps, ...) instead
+    padding_value  what is put behind shorter ones
+    total_length   how many steps at least; None: those of the longest
+
     >>> import undertow as ut
     >>> packed = ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])])
     >>> ut.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)[1]
@@ -173,6 +189,11 @@ def pad_sequence(
 ) -> Tensor:
     """Sequences of different lengths as one tensor, (steps, examples, ...).
 
+    sequences      a list of tensors, (length, ...)
+    batch_first    (examples, steps, ...) instead
+    padding_value  what is put behind shorter ones
+    padding_side   "right" or "left"
+
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.pad_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])], batch_first=True)
     tensor([[1., 2.],
@@ -199,6 +220,10 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:
     """The sequences without padding: the inverse of pad_sequence.
 
+    padded_sequences  (steps, examples, ...)
+    lengths           a tensor of integers
+    batch_first       (examples, steps, ...) instead
+
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.unpad_sequence(ut.ones(2, 2), ut.tensor([2, 1]), batch_first=True)
     [tensor([1., 1.]), tensor([1.])]
@@ -210,6 +235,8 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
 def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences of different lengths.
 
+    enforce_sorted  they must come in order of falling length
+
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])]).batch_sizes
     tensor([2, 1])
@@ -220,6 +247,8 @@ def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> Pack
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
     """The sequences: the inverse of pack_sequence.
+
+    packed_sequences  a PackedSequence
 
     >>> import undertow as ut
     >>> ut.nn.utils.rnn.unpack_sequence(ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])]))

@@ -11,6 +11,9 @@ from undertow.nn.module import Module
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:
     """A module whose parameters hold anything: for those that are loaded anyway.
 
+    module_cls       the class; it takes an argument `device`
+    *args, **kwargs  what it is called with
+
     >>> import undertow as ut
     >>> ut.nn.utils.skip_init(ut.nn.Linear, 3, 2).weight.shape
     undertow.Size([2, 3])

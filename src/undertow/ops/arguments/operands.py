@@ -203,6 +203,8 @@ def result_type_of(operands: tuple[Any, ...]) -> DType:
 def result_type(tensor1: Array, tensor2: Array) -> dtypes.dtype:
     """The dtype an arithmetic operation on these two tensors or Python numbers would have.
 
+    tensor1, tensor2  tensors or numbers
+
     >>> import undertow as ut
     >>> ut.result_type(ut.tensor([1, 2], dtype=ut.int32), 1.0)
     undertow.float32

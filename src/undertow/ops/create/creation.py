@@ -200,6 +200,8 @@ def share(array: Array) -> Tensor:
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor that shares the memory of a NumPy array.
 
+    ndarray  the array; it must be writable if the tensor is to be changed
+
     >>> import numpy as np, undertow as ut
     >>> a = np.zeros(2)
     >>> t = ut.from_numpy(a)
@@ -224,6 +226,8 @@ def asarray(
     """The object as a tensor. copy: True always, None if needed, False never (ValueError if it would be needed).
 
     requires_grad None keeps what a tensor has, False detaches it.
+
+    obj  a tensor, an array, a buffer, a number, or nested lists of numbers
 
     >>> import undertow as ut
     >>> ut.asarray([1.0, 2.0])
@@ -263,6 +267,9 @@ def _asarray_of_tensor(
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-d tensor on the memory of a buffer (bytearray, memoryview, array.array, ...).
 
+    count   how many elements; -1: all that are there
+    offset  at which byte the first begins
+
     >>> import undertow as ut
     >>> ut.frombuffer(bytearray(8), dtype=ut.int32)
     tensor([0, 0], dtype=undertow.int32)
@@ -282,6 +289,9 @@ def scalar_tensor(
     **ignored: Any,
 ) -> Tensor:
     """A 0-d tensor of a number, in the default float dtype unless another is given.
+
+    s          the number
+    **ignored  what PyTorch's takes besides (`layout`, `pin_memory`), without effect
 
     >>> import undertow as ut
     >>> ut.scalar_tensor(2.0)
@@ -305,6 +315,9 @@ def empty(
     memory_format: Any = None,
 ) -> Tensor:
     """A tensor whose memory is not initialised.
+
+    *shape  the sizes, one by one or as one list
+    size    the same by name
 
     >>> import undertow as ut
     >>> ut.empty(2, 3).shape
@@ -331,6 +344,9 @@ def zeros(
 ) -> Tensor:
     """A tensor of zeros.
 
+    *shape  the sizes, one by one or as one list
+    size    the same by name
+
     >>> import undertow as ut
     >>> ut.zeros(2, 3).shape, ut.zeros((2, 3)).shape
     (undertow.Size([2, 3]), undertow.Size([2, 3]))
@@ -350,6 +366,9 @@ def ones(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of ones.
+
+    *shape  the sizes, one by one or as one list
+    size    the same by name
 
     >>> import undertow as ut
     >>> ut.ones(2)
@@ -371,6 +390,8 @@ def full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of one number; the dtype follows from the number unless it is given.
+
+    size  the shape, a list of sizes
 
     >>> import undertow as ut
     >>> ut.full((2,), 3)
@@ -398,6 +419,8 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor whose memory is not initialised, with these strides (in elements).
+
+    size, stride  one number for each dimension
 
     >>> import undertow as ut
     >>> ut.empty_strided((2, 3), (1, 2)).stride()

@@ -171,6 +171,8 @@ def new_tensor(
 ) -> Tensor:
     """`tensor(data)` with the dtype and device of `input`.
 
+    **ignored  accepted, without effect
+
     >>> import undertow as ut
     >>> ut.ones(1).new_tensor([1, 2])
     tensor([1., 2.])
@@ -204,6 +206,9 @@ def _in_each_example(input: Tensor, made: Tensor) -> Tensor:
 def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`empty` with the dtype and device of `input`.
 
+    *shape     the sizes, one by one or as one list
+    **options  `dtype`, `device` and the like, where they differ
+
     >>> import undertow as ut
     >>> ut.ones(1).new_empty((2, 3)).shape
     undertow.Size([2, 3])
@@ -214,6 +219,9 @@ def new_empty(input: Tensor, *shape: Any, **options: Any) -> Tensor:
 @composite(variants="method")
 def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`zeros` with the dtype and device of `input`.
+
+    *shape     the sizes, one by one or as one list
+    **options  `dtype`, `device` and the like, where they differ
 
     >>> import undertow as ut
     >>> ut.ones(1, dtype=ut.float64).new_zeros(2)
@@ -226,6 +234,9 @@ def new_zeros(input: Tensor, *shape: Any, **options: Any) -> Tensor:
 def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
     """`ones` with the dtype and device of `input`.
 
+    *shape     the sizes, one by one or as one list
+    **options  `dtype`, `device` and the like, where they differ
+
     >>> import undertow as ut
     >>> ut.ones(1, dtype=ut.float64).new_ones(2)
     tensor([1., 1.], dtype=undertow.float64)
@@ -236,6 +247,9 @@ def new_ones(input: Tensor, *shape: Any, **options: Any) -> Tensor:
 @composite(variants="method")
 def new_full(input: Tensor, size: int | Sequence[int], fill_value: Any, **options: Any) -> Tensor:
     """`full` with the dtype and device of `input`.
+
+    size       the shape
+    **options  `dtype`, `device` and the like, where they differ
 
     >>> import undertow as ut
     >>> ut.ones(1).new_full((2,), 7.0)
@@ -248,6 +262,9 @@ def new_full(input: Tensor, size: int | Sequence[int], fill_value: Any, **option
 def new_empty_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[int], **options: Any) -> Tensor:
     """`empty_strided` with the dtype and device of `input`.
 
+    size, stride  one number for each dimension
+    **options     `dtype`, `device` and the like, where they differ
+
     >>> import undertow as ut
     >>> ut.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
@@ -257,6 +274,8 @@ def new_empty_strided(input: Tensor, size: int | Sequence[int], stride: int | Se
 
 def new(input: Tensor, *args: Any) -> Tensor:
     """The legacy constructor: sizes give an uninitialised tensor, a sequence its data, nothing an empty tensor.
+
+    *args  sizes, one sequence, or nothing
 
     >>> import undertow as ut
     >>> ut.ones(2).new([3.0])

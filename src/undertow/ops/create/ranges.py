@@ -115,6 +115,8 @@ def logspace(
 ) -> Tensor:
     """The powers of `base` with exponents at equal distances, from `start` to `end`.
 
+    steps  how many numbers
+
     >>> import undertow as ut
     >>> ut.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])

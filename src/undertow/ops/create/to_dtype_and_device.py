@@ -27,6 +27,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
     to(dtype), to(device), to(device, dtype), to(other), each with non_blocking=False, copy=False, memory_format=None
 
+    *args, **kwargs  as these four forms say
+
     >>> import undertow as ut
     >>> x = ut.ones(2)
     >>> x.to(ut.float64).dtype == ut.float64, x.to("cpu") is x
@@ -140,6 +142,9 @@ _DTYPE_OF_TYPE = {name: dtype for dtype, name in dtypes.TENSOR_TYPE_NAMES.items(
 def _type_(self: Tensor, dtype: DType | None = None, non_blocking: bool = False, **ignored: Any) -> Any:
     """Without argument the legacy type name ('undertow.FloatTensor'); with a dtype or such a name, the cast tensor.
 
+    non_blocking  accepted, without effect
+    **ignored     accepted, without effect
+
     >>> import undertow as ut
     >>> ut.ones(1).type(), ut.ones(1).type(ut.int64)
     ('undertow.FloatTensor', tensor([1]))
@@ -167,6 +172,8 @@ def dtype_of_type_name(name: str) -> DType:
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor with the dtype and on the device of another.
 
+    other  the tensor that has the dtype
+
     >>> import undertow as ut
     >>> ut.ones(1).type_as(ut.tensor([1]))
     tensor([1])
@@ -188,6 +195,8 @@ def cuda(
     self: Tensor, device: Device | str | int | None = None, non_blocking: bool = False, memory_format: Any = None
 ) -> Tensor:
     """The tensor on a GPU, if there is one.
+
+    non_blocking  whether the program may go on before the copy is done, between pinned memory and a GPU
 
     >>> import undertow as ut
     >>> x = ut.ones(2)

@@ -36,6 +36,7 @@ class TensorType(type):
 
 def tensor_type(name: str, dtype: DType) -> TensorType:
     about = f"Tensors of {dtype}: `{name}(2, 3)` of sizes, `{name}([1, 2])` of data. `undertow.tensor` says it better."
+    about += "\n\n*arguments  the sizes, or the data"
     about += f"\n\nExample: `ut.{name}([1, 2])`"
     return TensorType(name, (), {"dtype": dtype, "__doc__": about, "__module__": "undertow"})
 

@@ -73,6 +73,8 @@ def fft_rfftfreq(
 ) -> Tensor:
     """The frequencies that the elements of `rfft` stand for.
 
+    d  the distance of the samples
+
     >>> import undertow as ut
     >>> ut.fft.rfftfreq(4)
     tensor([0.0000, 0.2500, 0.5000])

@@ -175,7 +175,14 @@ def stft(
 ) -> Array:
     """Fourier transforms of overlapping stretches of a signal, (time) or (batch, time): frequencies by stretches.
 
-    hop_length  how far apart they are (n_fft // 4); center: they are centred, on a signal that is padded
+    hop_length      how far apart they are (n_fft // 4); center: they are centred, on a signal that is padded
+    n_fft           how long a stretch is
+    win_length      how long the window is, which is centred in a stretch; n_fft by default
+    window          (win_length), or None: ones
+    pad_mode        how a centred signal is padded, as `pad` says
+    normalized      divide by the root of n_fft
+    onesided        leave out the negative frequencies; by default of real signals
+    return_complex  False: a last dimension of 2, instead of complex numbers; to be given for real signals
 
     >>> import undertow as ut
     >>> ut.stft(ut.ones(8), 4, window=ut.ones(4), return_complex=True).shape
@@ -235,6 +242,12 @@ def istft(
     return_complex: bool = False,
 ) -> Array:
     """The signal with these short-time Fourier transforms, by least squares.
+
+    input           complex, (frequencies, stretches) or (batch, frequencies, stretches), as `stft` returns it
+    length          how long the signal is; by default, what the stretches cover
+    return_complex  the signal is complex; then both sides must be there
+
+    `n_fft`, `hop_length`, `win_length`, `window`, `center`, `normalized` and `onesided` are as `stft` was given them.
 
     >>> import undertow as ut
     >>> x = ut.arange(12.0)

@@ -69,6 +69,8 @@ gather_backward = primitive(
 def take_along_dim(input: Array, indices: Array, dim: int | None = None, *, axis: int | None = None) -> Array:
     """One element for each index along `dim`, other dimensions broadcast; flattened first if dim is None.
 
+    indices  int64, with as many dimensions as `input`
+
     >>> import undertow as ut
     >>> ut.take_along_dim(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), ut.tensor([[1], [0]]), dim=1)
     tensor([[2.],
@@ -195,6 +197,8 @@ def scatter(
 
     Of several writes to a place the last remains, and only that one has a gradient. `reduce` "add" or
     "multiply" combines them with what is there.
+
+    value  the number to put there, by name, in the place of `src`
 
     >>> import undertow as ut
     >>> ut.scatter(ut.zeros(3), 0, ut.tensor([2, 0]), ut.tensor([1.0, 2.0]))

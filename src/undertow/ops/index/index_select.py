@@ -289,6 +289,8 @@ _distinct_index = nondifferentiable(
 def index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     """The tensor with the slices of `dim` that `index` names filled with a number or a 0-d tensor.
 
+    value  a number, or a 0-d tensor, to which gradients flow
+
     >>> import undertow as ut
     >>> ut.index_fill(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 0, ut.tensor([1]), 0.0)
     tensor([[1., 2.],
@@ -382,6 +384,9 @@ _put = primitive(
 @composite(variants="function method in_place", overlap="any")
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """The tensor with `source` at flat positions: added, or (the last of several) in place of the old.
+
+    index       positions in the flattened tensor, of any shape; negative ones count from the end
+    accumulate  add, instead of putting in the place of the old
 
     >>> import undertow as ut
     >>> ut.zeros(3).put(ut.tensor([1]), ut.tensor([5.0]))

@@ -75,6 +75,8 @@ _masked_fill_tensor = primitive(
 def masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """The tensor with a number or a 0-d tensor wherever the mask is true.
 
+    value  a number, or a 0-d tensor, to which gradients flow
+
     >>> import undertow as ut
     >>> ut.masked_fill(ut.ones(3), ut.tensor([True, False, True]), 0.0)
     tensor([0., 1., 0.])

@@ -30,6 +30,8 @@ _nonzero = nondifferentiable(
 def nonzero(input: Array, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: one row each, or one vector for each dimension.
 
+    as_tuple  one vector for each dimension, instead of rows
+
     >>> import undertow as ut
     >>> ut.nonzero(ut.tensor([0.0, 3.0, 5.0]))
     tensor([[1],
@@ -77,6 +79,9 @@ def tril_indices(
 ) -> Array:
     """The indices (rows, then columns) of the lower triangle of a matrix.
 
+    row, col  the sizes of the matrix
+    offset    which diagonal is the border: above the main one if positive, below it if negative
+
     >>> import undertow as ut
     >>> ut.tril_indices(2, 3)
     tensor([[0, 1, 1],
@@ -91,6 +96,9 @@ def triu_indices(
 ) -> Array:
     """The indices (rows, then columns) of the upper triangle of a matrix.
 
+    row, col  the sizes of the matrix
+    offset    which diagonal is the border: above the main one if positive, below it if negative
+
     >>> import undertow as ut
     >>> ut.triu_indices(2, 2)
     tensor([[0, 0, 1],
@@ -103,6 +111,8 @@ def triu_indices(
 @example_by_example
 def unravel_index(indices: Array, shape: int | Sequence[int]) -> tuple[Any, ...]:
     """Flat positions as one index tensor for each dimension of `shape`.
+
+    indices  int64, of any shape
 
     >>> import undertow as ut
     >>> ut.unravel_index(ut.tensor([1, 5]), (2, 3))

@@ -48,7 +48,10 @@ _record_fill = in_place("fill", fill)
 
 @shortcut(_record_copy)
 def copy_(self: Tensor, src: Array, non_blocking: bool = False) -> Tensor:
-    """Copy the values of `src`, broadcast and cast, into the tensor."""
+    """Copy the values of `src`, broadcast and cast, into the tensor.
+
+    non_blocking  whether the program may go on before the copy is done, between pinned memory and a GPU
+    """
     src = as_operand("copy_", "src", src)
     if src._xp is not self._xp:
         src = convert(src, None, self._xp)
@@ -128,6 +131,8 @@ def fill_(self: Tensor, value: Array) -> Tensor:
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it. For tensors of which no gradient is asked.
 
+    callable  a function of a Python number that returns one
+
     >>> import undertow as ut
     >>> ut.tensor([1.0, 2.0]).apply_(lambda x: x + 1)
     tensor([2., 3.])
@@ -138,6 +143,8 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its counterpart in another tensor.
 
+    callable  a function of two Python numbers that returns one
+
     >>> import undertow as ut
     >>> ut.tensor([1.0]).map_(ut.tensor([2.0]), lambda x, y: x + y)
     tensor([3.])
@@ -147,6 +154,9 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its counterparts in two other tensors.
+
+    x, y      the other tensors
+    callable  a function of three Python numbers that returns one
 
     >>> import undertow as ut
     >>> ut.ones(2).map2_(ut.tensor([2.0, 3.0]), ut.tensor([5.0, 7.0]), lambda a, b, c: a + b * c)

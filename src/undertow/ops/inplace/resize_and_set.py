@@ -162,7 +162,10 @@ def _check_overflow(size: tuple[int, ...], count: int, itemsize: int) -> None:
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
-    """`resize_` to the sizes of another tensor; with `preserve_format`, to its memory format, too."""
+    """`resize_` to the sizes of another tensor; with `preserve_format`, to its memory format, too.
+
+    the_template  the tensor whose sizes count
+    """
     if memory_format is preserve_format:
         memory_format = format_of(the_template._array)
     return resize_(self, tuple(the_template.shape), memory_format=memory_format)

@@ -68,6 +68,8 @@ cholesky_lower = primitive(
 def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
     """The lower triangular L with L L^H = input (or the upper L^H), for Hermitian positive-definite matrices.
 
+    upper  the upper triangle R, with A = R^H R, instead of the lower L, with A = L L^H
+
     >>> import undertow as ut
     >>> ut.linalg.cholesky(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
     tensor([[2.0000, 0.0000],
@@ -80,6 +82,8 @@ def linalg_cholesky(input: Array, *, upper: bool = False) -> Array:
 @composite(variants="function method", out=True)
 def cholesky(input: Array, upper: bool = False) -> Array:
     """Another name of `linalg.cholesky`.
+
+    upper  the upper triangle R, with A = R^H R, instead of the lower L, with A = L L^H
 
     >>> import undertow as ut
     >>> ut.cholesky(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))

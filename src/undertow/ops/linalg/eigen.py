@@ -98,6 +98,8 @@ def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
 def linalg_eigvalsh(A: Array, UPLO: str = "L") -> Array:
     """The eigenvalues of Hermitian matrices, in ascending order.
 
+    UPLO  which triangle is read, "L" or "U"
+
     >>> import undertow as ut
     >>> ut.linalg.eigvalsh(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
     tensor([1.4384, 5.5616])

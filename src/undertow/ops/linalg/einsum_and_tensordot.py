@@ -143,6 +143,9 @@ einsum_pair = primitive(
 def einsum(*args: Any) -> Array:
     """Sum the products of the operands' elements along dimensions given by labels.
 
+    *args  the labels as one string, then the operands: "ij,jk->ik"; or operands and lists of numbers for their labels,
+           in turn
+
     >>> import undertow as ut
     >>> a, b = ut.ones(2, 3), ut.ones(3, 4)
     >>> ut.einsum("ij,jk->ik", a, b).shape
@@ -396,6 +399,8 @@ def _contracted_dims(a: Array, b: Array, dims: Any) -> tuple[Sequence[int], Sequ
 @composite(variants="function method", out=True)
 def inner(input: Array, other: Array) -> Array:
     """Sum products over the last dimension of both; with a 0-d operand, their product.
+
+    input, other  (..., k) and (..., k): the result has the leading dimensions of both
 
     >>> import undertow as ut
     >>> ut.inner(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))

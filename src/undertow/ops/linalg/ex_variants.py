@@ -62,6 +62,8 @@ def linalg_inv_ex(A: Array, *, check_errors: bool = False) -> Any:
 def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
     """The X with A X = B, and a number for each matrix that is not 0 if there is none.
 
+    left  False: X A = B
+
     >>> import undertow as ut
     >>> ut.linalg.solve_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]]), ut.tensor([8.0, 8.0])).result
     tensor([1., 2.])
@@ -76,6 +78,8 @@ def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool
 @example_by_example
 def linalg_cholesky_ex(input: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and for each matrix a number that is not 0 if it is not positive-definite.
+
+    upper  the upper triangle R, with A = R^H R, instead of the lower L, with A = L L^H
 
     >>> import undertow as ut
     >>> ut.linalg.cholesky_ex(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).info

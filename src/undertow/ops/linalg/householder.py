@@ -62,6 +62,8 @@ def geqrf(input: Array) -> Any:
 def ormqr(input: Array, tau: Array, other: Array, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, or other @ Q if not `left`, for the Q of `geqrf` (its adjoint, if `transpose`), which is not formed.
 
+    tau  (..., k): the factors, which `geqrf` also returns
+
     >>> import undertow as ut
     >>> a, tau = ut.geqrf(ut.tensor([[3.0], [4.0]]))
     >>> ut.ormqr(a, tau, ut.tensor([[3.0], [4.0]]), transpose=True).round()
@@ -139,6 +141,8 @@ def linalg_householder_product(A: Array, tau: Array) -> Array:
 @composite(variants="function method", out=True)
 def orgqr(input: Array, tau: Array) -> Array:
     """`linalg.householder_product` under its older name.
+
+    tau  (..., k): the factors, which `geqrf` also returns
 
     >>> import undertow as ut
     >>> ut.orgqr(*ut.geqrf(ut.eye(2))).shape

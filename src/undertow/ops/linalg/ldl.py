@@ -205,6 +205,8 @@ def _places_of_all(xp: Namespace, pivots: Array) -> list[Tensor]:
 def linalg_ldl_solve(LD: Array, pivots: Array, B: Array, *, hermitian: bool = False) -> Tensor:
     """The X with A X = B, given ldl_factor(A).
 
+    LD, pivots  what `ldl_factor` gives
+
     >>> import undertow as ut
     >>> factored = ut.linalg.ldl_factor(ut.tensor([[4.0, 2.0], [2.0, 5.0]]))
     >>> ut.linalg.ldl_solve(*factored, ut.tensor([[6.0], [7.0]]))

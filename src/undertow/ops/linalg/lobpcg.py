@@ -57,7 +57,11 @@ def lobpcg(
 ) -> tuple[Array, Array]:
     """The k largest (or smallest) eigenvalues of a symmetric A, best first, and their eigenvectors, as columns.
 
-    B   a positive-definite matrix: then of the generalised problem A x = lambda B x
+    B     a positive-definite matrix: then of the generalised problem A x = lambda B x
+    X, n  how many eigenvalues, if `k` is not given: the columns of X, or n
+
+    The other arguments (`iK`, `niter`, `tol`, `method`, `tracker`, `ortho_iparams`, `ortho_fparams`, `ortho_bparams`)
+    guide an iteration in PyTorch; here they have no effect.
 
     >>> import undertow as ut
     >>> ut.lobpcg(ut.diag(ut.tensor([1.0, 5.0, 3.0])), k=1)[0]

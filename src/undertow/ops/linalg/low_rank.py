@@ -36,6 +36,8 @@ def svd_lowrank(A: Array, q: int | None = 6, niter: int = 2, M: Array | None = N
 
     Every call draws other random vectors. Exact, up to rounding, where the rank of A is at most q.
 
+    niter  how many times the random vectors are multiplied with A A^H: more are more exact
+
     >>> import undertow as ut
     >>> U, S, V = ut.svd_lowrank(ut.ones(4, 3), q=2)
     >>> ut.allclose(U @ ut.diag(S) @ V.mT, ut.ones(4, 3), atol=1e-5)
@@ -62,6 +64,9 @@ def _check_matrices(name: str, A: Array) -> None:
 @composite
 def pca_lowrank(A: Array, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """The first q principal components of the rows of A: `svd_lowrank` of A with the mean of its columns taken off.
+
+    center  whether the mean is taken off
+    niter   how many times the random vectors are multiplied with A A^H: more are more exact
 
     >>> import undertow as ut
     >>> ut.pca_lowrank(ut.eye(3), q=2)[1].shape

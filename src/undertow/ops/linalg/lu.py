@@ -136,6 +136,8 @@ lu_factors = primitive(
 def linalg_lu(A: Array, *, pivot: bool = True) -> Any:
     """A permutation P, a lower triangular L with ones on its diagonal, and an upper triangular U: (P, L, U), A = P L U.
 
+    pivot  False, which leaves rows where they are, is an error on the CPU
+
     >>> import undertow as ut
     >>> ut.linalg.lu(ut.tensor([[1.0, 2.0], [2.0, 2.0]])).U.tolist()
     [[2.0, 2.0], [0.0, 1.0]]
@@ -158,6 +160,8 @@ def linalg_lu_factor(A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row (from 1) that each was exchanged with in turn: (LU, pivots).
 
     A zero on the diagonal of U, with which nothing could be solved, is an error; lu_factor_ex reports it instead.
+
+    pivot  False, which leaves rows where they are, is an error on the CPU
 
     >>> import undertow as ut
     >>> ut.linalg.lu_factor(ut.tensor([[4.0, 2.0], [2.0, 3.0]])).pivots
@@ -221,6 +225,10 @@ def permutations(xp: Namespace, pivots: Array, m: int) -> Array:
 def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """The factors of what lu_factor gives: (P, L, U); what is not asked for is empty.
 
+    LU_data, LU_pivots  what `linalg.lu_factor` gives
+    unpack_data         whether L and U are made
+    unpack_pivots       whether P is made
+
     >>> import undertow as ut
     >>> factors = ut.linalg.lu_factor(ut.eye(2))
     >>> ut.lu_unpack(*factors).L
@@ -251,6 +259,8 @@ def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack
 def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), given lu_factor(A); with A^H instead, if `adjoint`.
 
+    LU, pivots  what `lu_factor` gives
+
     >>> import undertow as ut
     >>> factors = ut.linalg.lu_factor(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
     >>> ut.linalg.lu_solve(*factors, ut.tensor([[8.0], [8.0]]))
@@ -277,6 +287,8 @@ def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, ad
 @composite(variants="function method", out=True)
 def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Array:
     """Solve A x = b by the LU factorisation of A; `linalg.lu_solve` in its older form.
+
+    LU_data, LU_pivots  what `linalg.lu_factor` gives
 
     >>> import undertow as ut
     >>> factors = ut.linalg.lu_factor(2 * ut.eye(2))
@@ -329,6 +341,10 @@ def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
 @composite(variants="function method", out=True)
 def lu(A: Array, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """`linalg.lu_factor`: (LU, pivots), with get_infos (LU, pivots, infos).
+
+    A          (..., m, n)
+    pivot      False, which leaves rows where they are, is an error on the CPU
+    get_infos  also return, for each matrix, 0 or the first zero on U's diagonal
 
     >>> import undertow as ut
     >>> ut.lu(ut.tensor([[1.0, 2.0], [2.0, 2.0]]))[0].tolist()

@@ -133,6 +133,8 @@ dot = primitive(
 def outer(input: Array, vec2: Array) -> Array:
     """The products of every element of one vector with every element of another.
 
+    input, vec2  vectors of n and m elements; the result is (n, m)
+
     >>> import undertow as ut
     >>> ut.outer(ut.tensor([1.0, 2.0]), ut.ones(2))
     tensor([[1., 1.],
@@ -148,6 +150,8 @@ def outer(input: Array, vec2: Array) -> Array:
 @composite(variants="function method", out=True)
 def ger(input: Array, vec2: Array) -> Array:
     """Another name of `outer`.
+
+    input, vec2  vectors of n and m elements; the result is (n, m)
 
     >>> import undertow as ut
     >>> ut.ger(ut.ones(2), ut.ones(3)).shape
@@ -225,6 +229,9 @@ matmul_stacks = primitive(
 @shortcut(mm, mv, dot)
 def matmul(input: Array, other: Array) -> Array:
     """The matrix product; vectors are rows on the left and columns on the right, stacks of matrices broadcast.
+
+    input  (k), or (..., n, k)
+    other  (k), or (..., k, m)
 
     >>> import undertow as ut
     >>> (ut.ones(5, 2, 3) @ ut.ones(3, 4)).shape

@@ -117,6 +117,8 @@ linalg_cross = primitive(
 def cross(input: Array, other: Array, dim: int | None = None) -> Array:
     """The cross product of vectors of three elements along `dim`, by default the first dimension of size 3.
 
+    input, other  broadcast to one shape, which the result has
+
     >>> import undertow as ut
     >>> ut.cross(ut.tensor([1.0, 0.0, 0.0]), ut.tensor([0.0, 1.0, 0.0]))
     tensor([0., 0., 1.])
@@ -153,6 +155,8 @@ def linalg_multi_dot(tensors: Sequence[Array]) -> Array:
     """The product of several matrices, multiplied in the order that takes the fewest operations.
 
     The first and the last may be vectors.
+
+    tensors  two or more matrices; the first may be a row, and the last a column, given as vectors
 
     >>> import undertow as ut
     >>> ut.linalg.multi_dot([ut.ones(2, 30), ut.ones(30, 3), ut.ones(3)]).shape
@@ -217,6 +221,8 @@ def chain_matmul(*matrices: Any) -> Array:
 def linalg_vecdot(x: Array, y: Array, *, dim: int = -1) -> Array:
     """Inner products of vectors along a dimension; the first is conjugated.
 
+    x, y  (..., n), broadcast to one shape
+
     >>> import undertow as ut
     >>> ut.linalg.vecdot(ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))
     tensor(14.)
@@ -245,6 +251,9 @@ def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
 @composite
 def vander(x: Array, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of the elements of a vector as columns, the highest first unless `increasing`.
+
+    x  a vector of n elements
+    N  how many columns; n by default
 
     >>> import undertow as ut
     >>> ut.vander(ut.tensor([1.0, 2.0, 3.0]))

@@ -127,6 +127,8 @@ def _tolerances(A: Array, atol: Array | None, rtol: Array | None) -> tuple[Any, 
 def pinverse(input: Array, rcond: float = 1e-15) -> Tensor:
     """Another name of `linalg.pinv`.
 
+    rcond  singular values below so many times the largest count as zero
+
     >>> import undertow as ut
     >>> ut.pinverse(ut.eye(2))
     tensor([[1., 0.],
@@ -176,8 +178,10 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(A: Array, B: Array, rcond: Any = None, *, driver: str | None = None) -> Any:
     """The X that minimises the length of A X - B: (solution, residuals, rank, singular_values).
 
-    driver   "gelsy" (default), "gelsd", "gelss": what a rank-deficient A leaves free is made as short as possible;
-             "gels" takes A to be of full rank. The last three say which of the further results there are.
+    driver  "gelsy" (default), "gelsd", "gelss": what a rank-deficient A leaves free is made as short as possible;
+            "gels" takes A to be of full rank. The last three say which of the further results there are.
+    rcond   singular values below so many times the largest count as zero; None: the dtype's epsilon times the larger
+            size
 
     >>> import undertow as ut
     >>> found = ut.linalg.lstsq(ut.tensor([[1.0], [1.0]]), ut.tensor([[1.0], [3.0]]))

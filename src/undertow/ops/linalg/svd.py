@@ -167,6 +167,9 @@ svd_factors = primitive(
 def linalg_svd(A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """Unitary matrices U and Vh, and the singular values S in descending order, with U S Vh = A: (U, S, Vh).
 
+    full_matrices  whether U and V are square
+    driver         of a GPU's library, accepted there; None on the CPU
+
     >>> import undertow as ut
     >>> ut.linalg.svd(ut.tensor([[0.0, 2.0], [1.0, 0.0]])).S.tolist()
     [2.0, 1.0]
@@ -180,6 +183,8 @@ def linalg_svd(A: Array, full_matrices: bool = True, *, driver: str | None = Non
 def linalg_svdvals(A: Array, *, driver: str | None = None) -> Array:
     """The singular values in descending order.
 
+    driver  of a GPU's library, accepted there; None on the CPU
+
     >>> import undertow as ut
     >>> ut.linalg.svdvals(ut.tensor([[3.0, 0.0], [0.0, 4.0]]))
     tensor([4., 3.])
@@ -190,6 +195,8 @@ def linalg_svdvals(A: Array, *, driver: str | None = None) -> Array:
 @composite(variants="function method", out=True)
 def svd(input: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The decomposition input = U diag(S) V^H as (U, S, V), with only as many vectors as there are values if `some`.
+
+    compute_uv  False: zeros in the place of U and V
 
     >>> import undertow as ut
     >>> ut.svd(ut.eye(2))[1]

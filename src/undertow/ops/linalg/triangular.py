@@ -101,7 +101,8 @@ def linalg_solve_triangular(
 ) -> Tensor:
     """The X with A X = B (or X A = B, if not `left`), of which only one triangle of A is read.
 
-    unitriangular   the diagonal is taken to be 1, and not read
+    unitriangular  the diagonal is taken to be 1, and not read
+    upper          which triangle of A counts
 
     >>> import undertow as ut
     >>> ut.linalg.solve_triangular(ut.tensor([[1.0, 2.0], [0.0, 1.0]]), ut.tensor([[5.0], [1.0]]), upper=True).tolist()
@@ -128,6 +129,9 @@ def triangular_solve(
     b: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
     """The X with A X = b (or with the transpose of A), and a copy of A: (solution, cloned_coefficient).
+
+    upper          which triangle of A counts
+    unitriangular  take A's diagonal for ones
 
     >>> import undertow as ut
     >>> ut.triangular_solve(ut.ones(2, 1), 2 * ut.eye(2)).solution

@@ -45,11 +45,12 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key^T * scale + mask) @ value, over the last two dimensions.
 
-    attn_mask   bool: where it is True, attention is paid; float: added to the scores. A query that may see nothing
-                gets zeros.
+    attn_mask   bool: where it is True, attention is paid; float: added to the scores. A query that may see nothing gets
+                zeros.
     is_causal   a query sees only keys up to its own place
     scale       1 / sqrt(size of the last dimension) if None
     enable_gqa  fewer heads of keys and values (dimension -3) than of queries, each used several times
+    dropout_p   the probability with which a weight is dropped; 0 when a model is used
 
     >>> import undertow as ut
     >>> x = ut.eye(2)

@@ -188,8 +188,11 @@ def batch_norm(
 ) -> Array:
     """Zero mean and unit variance of every channel (dimension 1), over all other dimensions.
 
-    training  uses the statistics of `input`, and moves running_mean and running_var towards them by `momentum`;
-              otherwise these are used
+    training                   uses the statistics of `input`, and moves running_mean and running_var towards them by
+                               `momentum`; otherwise these are used
+    running_mean, running_var  (C): changed in place if `training`, used if not; or None
+    weight, bias               (C): what channels are scaled by and what is added, or None
+    eps                        added to the variance before its root is taken
 
     >>> import undertow as ut
     >>> ut.nn.functional.batch_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), None, None, training=True)
@@ -265,6 +268,12 @@ def instance_norm(
 ) -> Array:
     """Zero mean and unit variance of every channel of every example, over the dimensions behind the channels.
 
+    running_mean, running_var  (C), or None; changed in place if `use_input_stats`
+    weight, bias               (C): what channels are scaled by and what is added, or None
+    use_input_stats            statistics of the input; False: the running ones
+    momentum                   the weight of a batch in the running statistics
+    eps                        added to the variance before its root is taken
+
     >>> import undertow as ut
     >>> ut.nn.functional.instance_norm(ut.ones(1, 2, 4)).shape
     undertow.Size([1, 2, 4])
@@ -293,6 +302,10 @@ def group_norm(
     input: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
 ) -> Array:
     """Zero mean and unit variance of groups of channels of every example.
+
+    num_groups    how many groups of neighbouring channels
+    weight, bias  (C): what channels are scaled by and what is added, or None
+    eps           added to the variance before its root is taken
 
     >>> import undertow as ut
     >>> ut.group_norm(ut.ones(2, 4, 3), 2).shape

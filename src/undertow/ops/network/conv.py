@@ -107,6 +107,11 @@ def convolution(
 ) -> Tensor:
     """Convolution (or its transpose) over all dimensions behind examples and channels; see conv2d.
 
+    weight      as `conv2d` and its kin take it, or as `conv_transpose2d` and its kin do
+    bias        one number for each channel of the result, or None
+    stride      how far the window moves, or the elements of the input are apart
+    transposed  whether it is a transposed convolution
+
     >>> import undertow as ut
     >>> ut.convolution(ut.ones(1, 1, 4), ut.ones(1, 1, 2), None, 1, 0, 1, False, 0, 1)
     tensor([[[2., 2., 2.]]])
@@ -216,6 +221,11 @@ def conv1d(
 ) -> Tensor:
     """Convolution of (examples, channels, length) with weights (out channels, channels / groups, length).
 
+    input   (N, C, L), or (C, L)
+    weight  (K, C / groups, kernel)
+    bias    (K), or None
+    stride  how far the window moves
+
     >>> import undertow as ut
     >>> ut.conv1d(ut.ones(1, 1, 5), ut.ones(1, 1, 3))
     tensor([[[3., 3., 3.]]])
@@ -235,9 +245,12 @@ def conv2d(
 ) -> Tensor:
     """Convolution of (examples, channels, height, width) with weights (out channels, channels / groups, height, width).
 
-    stride    how far apart windows are; dilation: how far apart the elements of a window are
-    padding   numbers, "valid" for none, or "same" for what keeps the sizes
-    groups    channels are divided into so many groups, each with weights of its own
+    stride   how far apart windows are; dilation: how far apart the elements of a window are
+    padding  numbers, "valid" for none, or "same" for what keeps the sizes
+    groups   channels are divided into so many groups, each with weights of its own
+    input    (N, C, H, W), or (C, H, W)
+    weight   (K, C / groups, height, width)
+    bias     (K), or None
 
     >>> import undertow as ut
     >>> ut.conv2d(ut.ones(1, 1, 3, 3), ut.ones(1, 1, 2, 2)).tolist()
@@ -257,6 +270,11 @@ def conv3d(
     groups: int = 1,
 ) -> Tensor:
     """Convolution over three dimensions; see conv2d.
+
+    input   (N, C, D, H, W), or (C, D, H, W)
+    weight  (K, C / groups, depth, height, width)
+    bias    (K), or None
+    stride  how far the window moves
 
     >>> import undertow as ut
     >>> ut.conv3d(ut.ones(1, 1, 4, 4, 4), ut.ones(2, 1, 3, 3, 3)).shape
@@ -278,6 +296,10 @@ def conv_transpose1d(
 ) -> Tensor:
     """The transpose of conv1d as a linear map; see conv_transpose2d.
 
+    weight  (C, K / groups, kernel)
+    bias    (K), or None
+    stride  how far apart the elements of the input are in the result
+
     >>> import undertow as ut
     >>> ut.conv_transpose1d(ut.ones(1, 1, 3), ut.ones(1, 1, 2))
     tensor([[[1., 2., 2., 1.]]])
@@ -298,7 +320,10 @@ def conv_transpose2d(
 ) -> Tensor:
     """The transpose of conv2d as a linear map: from its outputs' sizes to its inputs', with the same weights.
 
-    output_padding   which of the input sizes that conv2d maps to the same output size is meant
+    output_padding  which of the input sizes that conv2d maps to the same output size is meant
+    weight          (C, K / groups, height, width)
+    bias            (K), or None
+    stride          how far apart the elements of the input are in the result
 
     >>> import undertow as ut
     >>> ut.conv_transpose2d(ut.ones(1, 1, 1, 1), ut.ones(1, 1, 2, 2)).tolist()
@@ -319,6 +344,10 @@ def conv_transpose3d(
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
     """The transpose of conv3d as a linear map; see conv_transpose2d.
+
+    weight  (C, K / groups, depth, height, width)
+    bias    (K), or None
+    stride  how far apart the elements of the input are in the result
 
     >>> import undertow as ut
     >>> ut.conv_transpose3d(ut.ones(1, 1, 2, 2, 2), ut.ones(1, 2, 3, 3, 3)).shape

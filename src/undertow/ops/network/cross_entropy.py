@@ -462,6 +462,9 @@ def nll_loss(
 ) -> Array:
     """The negative log-likelihood of the target classes, given log-probabilities.
 
+    weight        what each class counts, (C)
+    ignore_index  examples of this class do not count
+
     >>> import undertow as ut
     >>> ut.nll_loss(ut.tensor([[-0.5, -1.0], [-0.2, -2.0]]), ut.tensor([1, 0])).item()
     0.6000000238418579
@@ -484,6 +487,8 @@ def cross_entropy(
 
     target           class numbers, or probabilities in the shape of the input
     label_smoothing  how much of each target is spread evenly over all classes
+    weight           what each class counts, (C)
+    ignore_index     examples of this class do not count
 
     >>> import undertow as ut
     >>> ut.cross_entropy(ut.zeros(2, 4), ut.tensor([0, 3])).item() == ut.log(ut.tensor(4.0)).item()

@@ -42,11 +42,13 @@ def embedding_bag(
 ) -> Tensor:
     """The sum, mean or maximum of the rows of `weight` that each bag of indices names.
 
-    input     2-d: a bag in each row; 1-d: bags one after the other, which begin at `offsets`
-    max_norm  rows that are used and longer than this (by the norm `norm_type`) are shortened to it, in place
+    input                2-d: a bag in each row; 1-d: bags one after the other, which begin at `offsets`
+    max_norm             rows that are used and longer than this (by the norm `norm_type`) are shortened to it, in place
     per_sample_weights   factors of the rows (mode "sum")
     include_last_offset  the last of the offsets is the end of the last bag
     padding_idx          an index that does not count
+    scale_grad_by_freq   divide the gradient of a row by how often it was used
+    sparse               the gradient of `weight` is sparse
 
     >>> import undertow as ut
     >>> ut.embedding_bag(ut.tensor([[0, 2]]), ut.eye(3), mode="sum").tolist()

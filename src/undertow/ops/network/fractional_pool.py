@@ -106,6 +106,8 @@ def pooling(dims: int, always_indices: bool) -> Callable[..., Any]:
     pool.__doc__ = (
         "The largest elements of windows of kernel_size, as many as output_size (or output_ratio times the input's "
         "sizes) says; where they begin is random.\n\n"
+        "output_ratio     the sizes of the result, as parts of those of the input\n"
+        "_random_samples  (N, C, dimensions), between 0 and 1: where windows begin, in the place of random numbers\n\n"
         f"Example: `ut.nn.functional.{pool.__name__}(ut.ones(1, 1{', 4' * dims}), 2, 2)"
         + ("[1].shape`" if always_indices else ".shape`")
     )

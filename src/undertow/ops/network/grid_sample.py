@@ -51,6 +51,8 @@ def places(n: int, align_corners: bool, dtype: DType) -> Array:
 def affine_grid(theta: Array, size: Sequence[int], align_corners: bool | None = None) -> Array:
     """The grid that `theta`, an affine map for each example, makes of the places of images of `size` (N, C, H, W).
 
+    align_corners  whether -1 and 1 are the middles of the outermost points, or their outer edges; None: False
+
     >>> import undertow as ut
     >>> ut.affine_grid(ut.eye(2, 3).unsqueeze(0), (1, 1, 1, 2), align_corners=True)
     tensor([[[[-1.,  0.],
@@ -373,8 +375,9 @@ def grid_sample(
 ) -> Array:
     """The input, (N, C, H, W), at the points of a grid, (N, ..., ..., 2); or a volume, at points with three numbers.
 
-    mode          "bilinear", "nearest" or "bicubic"
-    padding_mode  what is outside: "zeros", the nearest edge ("border"), or the image mirrored ("reflection")
+    mode           "bilinear", "nearest" or "bicubic"
+    padding_mode   what is outside: "zeros", the nearest edge ("border"), or the image mirrored ("reflection")
+    align_corners  whether -1 and 1 are the middles of the outermost points, or their outer edges; None: False
 
     >>> import undertow as ut
     >>> image = ut.arange(4.0).reshape(1, 1, 2, 2)

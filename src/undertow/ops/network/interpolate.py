@@ -271,10 +271,11 @@ def interpolate(
 ) -> Tensor:
     """The input (examples, channels, and one to three dimensions) in another size.
 
-    size, scale_factor   the sizes of the output, or how much larger it is: a number, or one for each dimension
-    mode                 "nearest", "nearest-exact", "area"; "linear" (1-d), "bilinear", "bicubic" (2-d), "trilinear"
-    align_corners        corners are the centres of the outermost elements, instead of their outer edges
-    antialias            smooth before shrinking (bilinear, bicubic)
+    size, scale_factor      the sizes of the output, or how much larger it is: a number, or one for each dimension
+    mode                    "nearest", "nearest-exact", "area"; "linear" (1-d), "bilinear", "bicubic" (2-d), "trilinear"
+    align_corners           corners are the centres of the outermost elements, instead of their outer edges
+    antialias               smooth before shrinking (bilinear, bicubic)
+    recompute_scale_factor  compute the factor anew from the sizes, which are whole numbers
 
     >>> import undertow as ut
     >>> ut.interpolate(ut.tensor([[[0.0, 2.0]]]), size=3, mode="linear", align_corners=True).tolist()

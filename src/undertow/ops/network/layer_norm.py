@@ -185,6 +185,8 @@ def layer_norm(
 ) -> Array:
     """Zero mean and unit variance over the last dimensions, which are `normalized_shape`; then weight and bias.
 
+    eps  added to the variance before its root is taken
+
     >>> import undertow as ut
     >>> ut.layer_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), (2,))
     tensor([[-1.0000,  1.0000],
@@ -301,6 +303,9 @@ def rms_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Array:
     """The last dimensions over their root mean square, times weight.
+
+    normalized_shape  the last sizes, over which the mean is taken
+    eps               added to the mean square before its root is taken; None: the dtype's epsilon
 
     >>> import undertow as ut
     >>> ut.rms_norm(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), (2,))

@@ -93,6 +93,9 @@ linear = primitive(
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
     """The layer y_k = x1 W_k x2 + b_k, for weight (out, in1, in2).
 
+    input1, input2  (..., n) and (..., m)
+    bias            (k), or None
+
     >>> import undertow as ut
     >>> ut.bilinear(ut.ones(5, 2), ut.ones(5, 3), ut.ones(4, 2, 3)).shape
     undertow.Size([5, 4])

@@ -368,6 +368,8 @@ def kl_div(input: Array, target: Array, *, reduction: str = "mean", log_target: 
 
     reduction "batchmean" divides by the number of examples only, which is the divergence as defined.
 
+    log_target  whether `target` holds logarithms, too
+
     >>> import undertow as ut
     >>> ut.kl_div(ut.tensor([0.5, 0.5]).log(), ut.tensor([0.25, 0.75]), reduction="sum")
     tensor(0.1308)
@@ -404,6 +406,8 @@ def gaussian_nll_loss(
     """The negative log-likelihood of `target` under normal distributions of mean `input` and variance `var`.
 
     Variances below `eps` count as eps; their gradient ignores that.
+
+    full  also add the constant, log(2 pi) / 2
 
     >>> import undertow as ut
     >>> ut.gaussian_nll_loss(ut.zeros(2), ut.ones(2), ut.ones(2))
@@ -445,6 +449,10 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Array:
     """The negative log-likelihood of counts `target` under Poisson distributions of rate exp(input) (or input).
+
+    log_input  whether `input` is the logarithm of the rate
+    full       also add Stirling's approximation of log(target!), where `target` is above 1
+    eps        added to a rate that is not a logarithm, against log(0)
 
     >>> import undertow as ut
     >>> ut.nn.functional.poisson_nll_loss(ut.zeros(2), ut.ones(2))

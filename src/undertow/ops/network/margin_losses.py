@@ -52,6 +52,8 @@ def cosine_embedding_loss(
 ) -> Array:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1, of pairs of vectors.
 
+    input1, input2  (N, D), or (D)
+
     >>> import undertow as ut
     >>> ut.cosine_embedding_loss(ut.ones(1, 3), ut.ones(1, 3), ut.tensor([1.0]))
     tensor(0.)
@@ -110,6 +112,9 @@ def multilabel_soft_margin_loss(
 ) -> Array:
     """The mean over classes of binary cross entropies of logits.
 
+    target  1 where a class is meant and 0 elsewhere; of the shape of `input`, (N, C)
+    weight  what each class counts, (C)
+
     >>> import undertow as ut
     >>> ut.multilabel_soft_margin_loss(ut.zeros(1, 2), ut.ones(1, 2))
     tensor(0.6931)
@@ -135,6 +140,11 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Array:
     """max(0, distance to the positive - distance to the negative + margin).
+
+    anchor  what both are compared with, (N, D)
+    p       of which norm the distances are
+    eps     added to differences, against zeros
+    swap    take the distance of `positive` and `negative` where that is the smaller one
 
     >>> import undertow as ut
     >>> ut.triplet_margin_loss(ut.zeros(1, 2), ut.zeros(1, 2), ut.ones(1, 2))

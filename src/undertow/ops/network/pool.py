@@ -153,6 +153,8 @@ def max_pool1d(
 ) -> Any:
     """The largest element of every window along the last dimension; see max_pool2d.
 
+    stride  how far the window moves; None: the window's size
+
     >>> import undertow as ut
     >>> ut.max_pool1d(ut.arange(6.0).reshape(1, 6), 2)
     tensor([[1., 3., 5.]])
@@ -195,6 +197,8 @@ def max_pool3d(
 ) -> Any:
     """The largest element of every window over the last three dimensions; see max_pool2d.
 
+    stride  how far the window moves; None: the window's size
+
     >>> import undertow as ut
     >>> ut.max_pool3d(ut.ones(1, 4, 4, 4), 2).shape
     undertow.Size([1, 2, 2, 2])
@@ -225,6 +229,9 @@ def avg_pool1d(
 ) -> Tensor:  # fmt: skip
     """The mean of every window along the last dimension; see avg_pool2d.
 
+    count_include_pad  whether padding counts in the means
+    stride             how far the window moves; None: the window's size
+
     >>> import undertow as ut
     >>> ut.avg_pool1d(ut.arange(6.0).reshape(1, 6), 2)
     tensor([[0.5000, 2.5000, 4.5000]])
@@ -244,8 +251,9 @@ def avg_pool2d(
 ) -> Tensor:
     """The mean of every window over the last two dimensions.
 
-    count_include_pad   zeros of the padding count as elements
-    divisor_override    sums are divided by this number instead
+    count_include_pad  zeros of the padding count as elements
+    divisor_override   sums are divided by this number instead
+    stride             how far the window moves; None: the window's size
 
     >>> import undertow as ut
     >>> ut.avg_pool2d(ut.arange(16.0).reshape(1, 4, 4), 2).tolist()
@@ -265,6 +273,10 @@ def avg_pool3d(
     divisor_override: int | None = None,
 ) -> Tensor:
     """The mean of every window over the last three dimensions; see avg_pool2d.
+
+    count_include_pad  whether padding counts in the means
+    divisor_override   what sums are divided by, in the place of the number of elements
+    stride             how far the window moves; None: the window's size
 
     >>> import undertow as ut
     >>> ut.avg_pool3d(ut.ones(1, 4, 4, 4), 2).shape
@@ -398,6 +410,9 @@ def lp_pool1d(
 ) -> Tensor:
     """The p-norm of every window along the last dimension (of their powers' signed sum, as in PyTorch).
 
+    norm_type  of which norm
+    stride     how far the window moves; None: the window's size
+
     >>> import undertow as ut
     >>> ut.lp_pool1d(ut.ones(1, 4), 2.0, 2)
     tensor([[1.4142, 1.4142]])
@@ -415,6 +430,9 @@ def lp_pool2d(
 ) -> Tensor:
     """The p-norm of every window over the last two dimensions.
 
+    norm_type  of which norm
+    stride     how far the window moves; None: the window's size
+
     >>> import undertow as ut
     >>> ut.lp_pool2d(ut.ones(1, 1, 4, 4), 2.0, 2).shape
     undertow.Size([1, 1, 2, 2])
@@ -431,6 +449,9 @@ def lp_pool3d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The p-norm of every window over the last three dimensions.
+
+    norm_type  of which norm
+    stride     how far the window moves; None: the window's size
 
     >>> import undertow as ut
     >>> ut.lp_pool3d(ut.ones(1, 4, 4, 4), 2.0, 2).shape

@@ -172,6 +172,8 @@ def allclose(input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-0
 def equal(input: Array, other: Array) -> bool:
     """Whether two tensors have the same shape and the same elements.
 
+    input, other  tensors of any shapes
+
     >>> import undertow as ut
     >>> ut.equal(ut.ones(2), ut.ones(2)), ut.equal(ut.ones(2), ut.ones(3))
     (True, False)

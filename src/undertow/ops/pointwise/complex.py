@@ -225,6 +225,8 @@ _view_as_complex = view(
 def view_as_complex(input: Array) -> Array:
     """Pairs of real numbers in the last dimension, as complex numbers in the same memory.
 
+    input  (..., 2), real, the stride of the last dimension 1; the result has the shape (...)
+
     >>> import undertow as ut
     >>> ut.view_as_complex(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([1.+2.j, 3.+4.j])

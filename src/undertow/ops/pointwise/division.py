@@ -67,6 +67,8 @@ _div_rounded = primitive(
 def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Array:
     """The quotient; with rounding_mode "floor" or "trunc", the whole part of it, whose gradient is zero.
 
+    rounding_mode  None: the exact quotient; "floor" or "trunc": rounded down, or towards zero
+
     >>> import undertow as ut
     >>> ut.div(ut.tensor([7, -7]), 2, rounding_mode="trunc").tolist()
     [3, -3]

@@ -181,6 +181,8 @@ def _as_double(value: Array, dtype: DType) -> Any:
 def float_power(input: Array, exponent: Array) -> Array:
     """`pow` in double precision, whatever the dtypes.
 
+    exponent  a tensor or a number; broadcast with `input`
+
     >>> import undertow as ut
     >>> ut.float_power(ut.tensor([2, 3]), -1).tolist()
     [0.5, 0.3333333333333333]

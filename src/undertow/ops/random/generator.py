@@ -69,7 +69,10 @@ class Generator:
         return int(self._stream.seed)
 
     def draw(self, numbers: str, *args: Any, **options: Any) -> Array:
-        """Random numbers from one of the methods of `Mersenne`, or of a GPU's stream."""
+        """Random numbers from one of the methods of `Mersenne`, or of a GPU's stream.
+
+        *args, **options  what that method takes
+        """
         if for_shapes_alone.get():
             return getattr(self._stream.apart(), numbers)(*args, **options)
         with held(common_lock):
@@ -82,7 +85,10 @@ class Generator:
         return Tensor(cpu.frombuffer(bytearray(packed), dtype=dtypes.uint8), cpu)
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Continue from a state that `get_state` returned, here or in PyTorch."""
+        """Continue from a state that `get_state` returned, here or in PyTorch.
+
+        new_state  a tensor of bytes
+        """
         if not isinstance(new_state, Tensor) or new_state._array.dtype != dtypes.uint8:
             kind = new_state.dtype if isinstance(new_state, Tensor) else type(new_state).__name__
             raise TypeError(f"expected an undertow.ByteTensor, but got {kind}")
@@ -171,6 +177,8 @@ def restore(saved: list[tuple[Generator, Tensor]]) -> None:
 def manual_seed(seed: Any) -> Generator:
     """Seed the default generators, the CPU's and those of GPUs, and return the CPU's.
 
+    seed  an integer
+
     >>> import undertow as ut
     >>> _ = ut.manual_seed(0)
     >>> a = ut.rand(2)
@@ -225,6 +233,8 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Continue the default generator from a state that `get_rng_state` returned.
 
+    new_state  a tensor of bytes
+
     >>> import undertow as ut
     >>> ut.set_rng_state(ut.get_rng_state())
     """
@@ -249,6 +259,7 @@ class fork_rng(Scope, ContextDecorator):
     """Put the default generators back into their present states at the end of the block.
 
     devices  which GPUs' are meant, beside the CPU's; all that are in use, unless said
+    _caller, _devices_kw, device_type  accepted, without effect
 
     >>> import undertow as ut
     >>> _ = ut.manual_seed(0)

@@ -73,6 +73,9 @@ def rand(
 ) -> Tensor:
     """Numbers drawn uniformly from [0, 1).
 
+    *shape  the sizes, one by one or as one list
+    size    the same by name
+
     >>> import undertow as ut
     >>> ut.rand(2, 3).shape
     undertow.Size([2, 3])
@@ -95,6 +98,9 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Numbers drawn from the normal distribution with mean 0 and variance 1.
+
+    *shape  the sizes, one by one or as one list
+    size    the same by name
 
     >>> import undertow as ut
     >>> ut.randn(2, 3, requires_grad=True).requires_grad
@@ -131,6 +137,8 @@ def randint(
     pin_memory: bool = False,
 ) -> Tensor:
     """Integers from low (0 if left out), ..., high - 1: `randint(high, size)`, `randint(low, high, size)`.
+
+    *args  the bounds, as above; `low` and `high` are their names
 
     >>> import undertow as ut
     >>> ut.randint(5, 6, (2,))
@@ -272,6 +280,8 @@ def randint_like(
     memory_format: Any = None,
 ) -> Tensor:
     """`randint` with the shape, dtype and device of `input`: `randint_like(t, high)`, `randint_like(t, low, high)`.
+
+    *args  the bounds, as above; `low` and `high` are their names
 
     >>> import undertow as ut
     >>> ut.randint_like(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 5).shape
@@ -550,12 +560,23 @@ def _bernoulli_like(xp: Namespace, input: Array, p: Any, *, generator: Generator
     return draw.in_memory_order(input, lambda shape: draw.bernoulli(source, shape, input.dtype, p))
 
 
+def _filling(name: str, sample: Callable[..., Any], about: str) -> Any:
+    """The in-place form of an operation that draws into its input, described."""
+    change = in_place(name, _filler(f"{name}_", sample))
+    change.__doc__ = about
+    return change
+
+
 _fill_random = in_place("random", _filler("random_", _random))
+_fill_uniform = in_place("uniform", _filler("uniform_", _uniform))
 _fill_bernoulli = in_place("bernoulli", _filler("bernoulli_like_", _bernoulli_like, node="BernoulliBackward2"))
 
 
-def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> Tensor:
+def random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
     """Fill with integers: random_() all that the dtype holds, random_(to) below `to`, random_(from, to) between.
+
+    *bounds  none, one or two integers, as above
+    **named  or `from` and `to`
 
     >>> import undertow as ut
     >>> bool((ut.empty(5).random_(3) < 3).all())
@@ -563,9 +584,34 @@ def random_(self: Tensor, *bounds: Any, generator: Generator | None = None) -> T
     """
     if len(bounds) > 2:
         raise TypeError(f"random_() takes at most from and to, got {len(bounds)} bounds")
+    if named:
+        bounds = _bounds("random_", bounds, named, None)
     low, high = (None, None, *bounds)[-2:]
     checked = [None if b is None else as_int("random_", n, b) for n, b in (("from", low), ("to", high))]
     return _fill_random(self, *checked, generator=generator)
+
+
+def uniform_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+    """Fill with numbers drawn uniformly from [from, to), which is [0, 1) unless given.
+
+    *bounds  from and to
+    **named  or `from` and `to` by name
+    """
+    if named:
+        bounds = _bounds("uniform_", bounds, named, 0.0)
+    return _fill_uniform(self, *bounds, generator=generator)
+
+
+def _bounds(name: str, bounds: tuple[Any, ...], named: dict[str, Any], lowest: Any) -> tuple[Any, ...]:
+    """The bounds in order, of which some were given by PyTorch's names; `from` is no name of a parameter in Python."""
+    places = ("from", "to")[len(bounds) :]
+    unknown = [n for n in named if n not in places]
+    if unknown:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{unknown[0]}'; its bounds are from and to")
+    found = dict(zip(("from", "to"), bounds, strict=False)) | named
+    if lowest is None and "to" not in found:
+        raise TypeError(f"{name}() takes from only together with to")
+    return (found.get("from", lowest), found["to"]) if "to" in found else (found["from"],)
 
 
 def bernoulli_(self: Tensor, p: Array = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -579,11 +625,31 @@ def bernoulli_(self: Tensor, p: Array = 0.5, *, generator: Generator | None = No
 #: attribute -> function; `methods.py` puts them on Tensor
 METHODS = {
     "bernoulli_": bernoulli_,
-    "cauchy_": in_place("cauchy", _filler("cauchy_", _cauchy)),
-    "exponential_": in_place("exponential", _filler("exponential_", _exponential)),
-    "geometric_": in_place("geometric", _filler("geometric_", _geometric)),
-    "log_normal_": in_place("log_normal", _filler("log_normal_", _log_normal)),
+    "cauchy_": _filling(
+        "cauchy",
+        _cauchy,
+        "Fill with numbers of Cauchy distribution.\n\n"
+        "*args, **kwargs  `median` (0) and `sigma` (1), half the width at half the height; `generator` by name",
+    ),
+    "exponential_": _filling(
+        "exponential",
+        _exponential,
+        "Fill with exponentially distributed numbers, whose mean is 1 / `lambd`.\n\n"
+        "*args, **kwargs  `lambd` (1); `generator` by name",
+    ),
+    "geometric_": _filling(
+        "geometric",
+        _geometric,
+        "Fill with how many tries it takes to succeed, 1 or more.\n\n"
+        "*args, **kwargs  `p`, the probability of success of each try; `generator` by name",
+    ),
+    "log_normal_": _filling(
+        "log_normal",
+        _log_normal,
+        "Fill with numbers whose logarithms are normally distributed.\n\n"
+        "*args, **kwargs  `mean` (1) and `std` (2) of the logarithms; `generator` by name",
+    ),
     "normal_": in_place("normal", _filler("normal_", _normal)),
     "random_": random_,
-    "uniform_": in_place("uniform", _filler("uniform_", _uniform)),
+    "uniform_": uniform_,
 }

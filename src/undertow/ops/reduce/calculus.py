@@ -132,6 +132,8 @@ def diff(
 ) -> Tensor:
     """The n-th differences of neighbours along `dim`.
 
+    prepend, append  tensors put before and behind it, along `dim`, at first
+
     >>> import undertow as ut
     >>> ut.diff(ut.tensor([1.0, 4.0, 9.0]))
     tensor([3., 5.])
@@ -188,6 +190,10 @@ def _sample_distances(y: Array, x: Array, dim: int) -> Array:
 def trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral of samples y by the trapezoidal rule, at places x or at distances dx.
 
+    y   the samples
+    x   where they lie: a vector, or a tensor of the shape of `y`
+    dx  how far they are apart, if that is one number; 1 by default
+
     >>> import undertow as ut
     >>> ut.trapezoid(ut.tensor([1.0, 5.0, 10.0]))
     tensor(10.5000)
@@ -207,6 +213,8 @@ def trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1
 def trapz(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The older name of `trapezoid`.
 
+    y, x, dx  the samples, where they lie, and how far apart they are, as `trapezoid` takes them
+
     >>> import undertow as ut
     >>> ut.trapz(ut.tensor([1.0, 2.0, 3.0]))
     tensor(4.)
@@ -218,6 +226,10 @@ def trapz(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) ->
 @numpy_spelling
 def cumulative_trapezoid(y: Array, x: Array | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral of samples y by the trapezoidal rule.
+
+    y   the samples
+    x   where they lie: a vector, or a tensor of the shape of `y`
+    dx  how far they are apart, if that is one number; 1 by default
 
     >>> import undertow as ut
     >>> ut.cumulative_trapezoid(ut.tensor([1.0, 2.0, 3.0]))

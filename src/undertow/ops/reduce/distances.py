@@ -88,6 +88,8 @@ pair_distances = primitive(
 def pdist(input: Array, p: float = 2.0) -> Tensor:
     """The distance of every row to every later one.
 
+    p  of which norm the distances are
+
     >>> import undertow as ut
     >>> ut.pdist(ut.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).tolist()[:2]
     [5.0, 1.0]
@@ -265,6 +267,7 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
     compute_mode  from how many rows on Euclidean distances come from a matrix product, which is faster and takes less
                   memory, but loses digits of distances that are small beside the points themselves: by default 26;
                   "use_mm_for_euclid_dist": always; "donot_use_mm_for_euclid_dist": never
+    p             of which norm the distances are; 0 counts differing elements, inf takes the largest difference
 
     >>> import undertow as ut
     >>> ut.cdist(ut.tensor([[0.0, 0.0]]), ut.tensor([[3.0, 4.0], [0.0, 1.0]])).tolist()
@@ -289,6 +292,8 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
 @composite
 def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
     """The cosine of the angle between vectors along `dim`; a vector shorter than eps counts as that long.
+
+    x1, x2  tensors that are broadcast to one shape; the result has it without `dim`
 
     >>> import undertow as ut
     >>> ut.cosine_similarity(ut.ones(2, 3), ut.ones(2, 3))

@@ -294,6 +294,8 @@ min_dim = primitive("_min_dim", _extreme_along("min", "minimum", "argmin"), node
 def max(input: Array, dim: Array | None = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
     """The largest element; along `dim`, (values, indices); of two tensors, the larger elements.
 
+    other  a second tensor, broadcast with the first
+
     >>> import undertow as ut
     >>> ut.max(ut.tensor([[1.0, 3.0], [4.0, 2.0]]), dim=1).values
     tensor([3., 4.])
@@ -311,6 +313,8 @@ def max(input: Array, dim: Array | None = None, keepdim: bool = False, *, other:
 @numpy_spelling
 def min(input: Array, dim: Array | None = None, keepdim: bool = False, *, other: Array | None = None) -> Any:
     """The smallest element; along `dim`, (values, indices); of two tensors, the smaller elements.
+
+    other  a second tensor, broadcast with the first
 
     >>> import undertow as ut
     >>> ut.min(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)

@@ -66,6 +66,10 @@ def histogram(
 ) -> Any:
     """How many elements are in each of `bins` (a number, or their edges), or the sum of their weights; and the edges.
 
+    range    the lowest and the highest edge; by default those of the elements
+    weight   what each element counts; a tensor of the shape of `input`
+    density  divide by the sum and by the widths, so that the integral is 1
+
     >>> import undertow as ut
     >>> ut.histogram(ut.tensor([1.0, 2.0, 1.0]), bins=4, range=(0.0, 3.0)).hist
     tensor([0., 2., 1., 0.])
@@ -88,8 +92,10 @@ def histogramdd(
 ) -> Any:
     """How many points, the rows of `input`, are in each box; and the edges of the boxes along each dimension.
 
-    bins   a number, one for each dimension, or a tensor of edges for each
-    range  the lowest and highest edge along the first dimension, along the second, ...
+    bins     a number, one for each dimension, or a tensor of edges for each
+    range    the lowest and highest edge along the first dimension, along the second, ...
+    weight   what each point counts
+    density  divide by the sum and by the volumes, so that the integral is 1
 
     >>> import undertow as ut
     >>> points = ut.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0]])

@@ -46,8 +46,9 @@ def segment_reduce(
     lengths  (*data.shape[:axis], segments): how many slices each segment has
     offsets  (*data.shape[:axis], segments + 1), instead: where each begins, and the last ends
     unsafe   leave out the check that the segments are all there is
-    initial  what every segment starts from: by default what changes nothing, so that a segment without elements is
-             0, 1, -inf, inf, or nan for "mean"
+    initial  what every segment starts from: by default what changes nothing, so that a segment without elements is 0,
+             1, -inf, inf, or nan for "mean"
+    indices  without effect: `lengths` or `offsets` is needed
 
     >>> import undertow as ut
     >>> ut.segment_reduce(ut.tensor([1.0, 2.0, 3.0]), "sum", lengths=ut.tensor([2, 1]))

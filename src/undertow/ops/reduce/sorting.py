@@ -57,6 +57,9 @@ stable_sort_along = primitive("_stable_sort_along", sort_forward, node="SortBack
 def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """(values, indices) in rising order along `dim`; equal elements keep their order.
 
+    descending  the largest first
+    stable      accepted: equal elements always keep their order
+
     >>> import undertow as ut
     >>> ut.sort(ut.tensor([3.0, 1.0, 2.0])).indices
     tensor([1, 2, 0])
@@ -117,6 +120,8 @@ topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REOR
 @numpy_spelling
 def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.
+
+    sorted  accepted: they always come in order
 
     >>> import undertow as ut
     >>> ut.topk(ut.tensor([3.0, 1.0, 2.0]), 2).values
@@ -212,6 +217,13 @@ def searchsorted(
 ) -> Tensor:
     """Where to insert the elements of input into the sorted rows to keep them sorted.
 
+    sorted_sequence  rising along its last dimension: a vector, or the shape of `input` but for that dimension
+    input            a tensor or a number
+    right            behind equal elements, instead of before them
+    side             "left" or "right": the same in a word
+    sorter           int64, the order that sorts the sequence, if it is not sorted itself
+    out_int32        int32 instead of int64
+
     >>> import undertow as ut
     >>> ut.searchsorted(ut.tensor([1, 3, 5]), ut.tensor([3, 6]))
     tensor([1, 3])
@@ -231,6 +243,9 @@ def searchsorted(
 @composite(out=True)
 def bucketize(input: Array, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The bucket, between sorted boundaries, that each element falls into.
+
+    right      whether a boundary belongs to the bucket above it, instead of the one below
+    out_int32  int32 instead of int64
 
     >>> import undertow as ut
     >>> ut.bucketize(ut.tensor([0.5, 2.5]), ut.tensor([1.0, 2.0]))

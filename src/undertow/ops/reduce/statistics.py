@@ -438,6 +438,8 @@ def quantile(
 ) -> Tensor:
     """The q-th quantile(s) along `dim`, or of all elements; for several q, a new first dimension.
 
+    interpolation  between two elements: "linear", "lower", "higher", "nearest" or "midpoint"
+
     >>> import undertow as ut
     >>> ut.quantile(ut.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)
     tensor(1.5000)
@@ -454,6 +456,9 @@ def nanquantile(
 ) -> Tensor:
     """The quantile(s) of the elements that are not NaN.
 
+    q              a number between 0 and 1, or a vector of them
+    interpolation  between two elements: "linear", "lower", "higher", "nearest" or "midpoint"
+
     >>> import undertow as ut
     >>> ut.nanquantile(ut.tensor([1.0, ut.nan, 3.0]), 0.5)
     tensor(2.)
@@ -467,6 +472,9 @@ def percentile(
     input: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """`quantile` with q in percent.
+
+    q              a number between 0 and 100, or a vector of them
+    interpolation  between two elements: "linear", "lower", "higher", "nearest" or "midpoint"
 
     >>> import undertow as ut
     >>> ut.percentile(ut.tensor([1.0, 2.0, 3.0]), 50)

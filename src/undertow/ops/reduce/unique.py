@@ -95,6 +95,9 @@ def unique(
 ) -> Any:
     """The different elements (or slices along `dim`), sorted; if asked, where each went and how many.
 
+    return_inverse  also return which of the results each element is
+    return_counts   also return how often each was there
+
     >>> import undertow as ut
     >>> ut.unique(ut.tensor([3, 1, 3]))
     tensor([1, 3])
@@ -108,6 +111,9 @@ def unique_consecutive(
     input: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The elements (or slices along `dim`) without those that repeat the one before.
+
+    return_inverse  also return which of the results each element is
+    return_counts   also return how often each was there in a row
 
     >>> import undertow as ut
     >>> ut.unique_consecutive(ut.tensor([1, 1, 2, 1]))

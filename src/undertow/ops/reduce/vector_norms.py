@@ -110,6 +110,8 @@ def linalg_vector_norm(
 ) -> Tensor:
     """The vector norm of order `ord` over `dim`, or of all elements; reached as `linalg.vector_norm`.
 
+    x  a tensor of any shape
+
     >>> import undertow as ut
     >>> ut.linalg.vector_norm(ut.tensor([3.0, 4.0]), 1)
     tensor(7.)

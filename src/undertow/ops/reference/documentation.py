@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from undertow.ops.reference.arguments import unexplained
 from undertow.ops.reference.formula_text import formula, mathematics
-from undertow.ops.reference.words import EXAMPLES, IN_PLACE, OF_INTEGERS, WORDS, Words
+from undertow.ops.reference.formulas import FORMULAS
+from undertow.ops.reference.words import ARGUMENTS, EXAMPLES, IN_PLACE, OF_INTEGERS, WORDS, Words
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -28,11 +30,22 @@ def text_of(op: Op) -> str:
         parts.append("\n".join(formulas))
     if op.elementwise and op.kind != "view":  # view_as_real adds a dimension
         parts.append(shapes_of(op))
+    arguments = arguments_of(op, " ".join([part for part in parts if not part.startswith("    ")]))
+    if arguments:
+        width = max(map(len, arguments)) + 2
+        parts.append("\n".join([f"{name:{width}}{meaning}" for name, meaning in arguments.items()]))
     parts.append(op.derivatives())
     example = example_of(op)
     if example is not None:
         parts.append(f"Example: `{example}`")
     return "\n\n".join(parts)
+
+
+def arguments_of(op: Op, words: str) -> dict[str, str]:
+    """What arguments are that the words about an operation leave out."""
+    own = ARGUMENTS.get(op.name, {})
+    shared = unexplained(f"undertow.{public_name(op.name)}", str(op.signature()), words)
+    return {name: (shared | own)[name] for name in op.ordered if name in own or name in shared}
 
 
 def shapes_of(op: Op) -> str:
@@ -45,12 +58,16 @@ def shapes_of(op: Op) -> str:
 
 def formulas_of(op: Op) -> Iterator[str]:
     """The value, and the gradient of each input from g, that of the result; where they are single expressions."""
+    written = FORMULAS.get(op.name, {})
     value = mathematics(op.forward)
-    if value is not None and "(xp, " not in formula(op.forward):  # else a function that is given everything computes it
+    if value is None or "(xp, " in formula(op.forward):  # a function that is given everything computes it
+        value = written.get("value")
+    if value is not None:
         yield f"value: {value}"
     rules: Any = op.vjp if isinstance(op.vjp, dict) else {}
-    for name, rule in rules.items():
-        text = None if rule is None else mathematics(rule)
+    for name in op.edges:
+        rule = rules.get(name)
+        text = written.get(name) or (None if rule is None else mathematics(rule))
         if text is not None:
             yield f"gradient of {name}: {text}"
 

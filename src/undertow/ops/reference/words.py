@@ -356,6 +356,54 @@ WORDS = {
     ),
 }
 
+#: arguments that the words about an operation leave out
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "elu": {"scale": "what the result is multiplied by", "input_scale": "what x is multiplied by in exp(x)"},
+    "gelu": {"approximate": '"none", or "tanh": by x + 0.044715 x^3 inside of a tanh'},
+    "isin": {
+        "elements": "a tensor, or a number",
+        "test_elements": "a tensor, or a number",
+        "assume_unique": "accepted, without effect",
+        "invert": "whether each element is not among them",
+    },
+    "nan_to_num": {
+        "nan": "in the place of nan; None: 0",
+        "posinf": "in the place of infinity; None: the largest number of the dtype",
+        "neginf": "in the place of -infinity; None: the least number of the dtype",
+    },
+    "slice_scatter": {
+        "start": "where the slice begins; None: 0",
+        "end": "where it ends, which is not part of it; None: the size",
+        "step": "the distance of its elements, at least 1",
+    },
+    "unsafe_split": {"split_size": "how long each part is; the last is shorter if nothing else is left"},
+    "gather": {"sparse_grad": "whether the gradient of `input` is sparse"},
+    "index_select": {"sparse_grad": "whether the gradient of `input` is sparse"},
+    "index_reduce": {
+        "index": "int64 or int32, one number for each slice of `source` along `dim`",
+        "reduce": '"prod", "mean", "amax" or "amin"',
+        "include_self": "whether what is there takes part",
+    },
+    "argsort": {
+        "descending": "the largest first",
+        "stable": "accepted: equal elements always keep their order",
+    },
+    "bincount": {"input": "integers of at least 0, a vector", "minlength": "how many counts there are at least"},
+    "multinomial": {
+        "input": "(classes), or (rows, classes): numbers of at least 0, which need not add up to 1",
+        "num_samples": "how many draws of each row",
+        "replacement": "whether a class may be drawn again",
+    },
+    "embedding": {
+        "scale_grad_by_freq": "divide the gradient of a row by how often it was used",
+        "sparse": "whether the gradient of `weight` is sparse",
+    },
+    "one_hot": {
+        "input": "integers of at least 0, of any shape",
+        "num_classes": "how many columns; -1: as many as needed",
+    },
+}
+
 #: for elementwise operations: what they are called with, by the number of tensors
 EXAMPLES = {
     1: "ut.tensor([0.25, 0.75])",

@@ -48,6 +48,8 @@ _flip = primitive(
 def flip(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Array:
     """The tensor with the elements of some dimensions in reverse order.
 
+    dims  the dimensions, as one list; or one by one
+
     >>> import undertow as ut
     >>> ut.flip(ut.tensor([1.0, 2.0, 3.0]), (0,))
     tensor([3., 2., 1.])
@@ -127,6 +129,8 @@ def roll(
 
     Without `dims` it is shifted as one long vector.
 
+    shifts  by how many places; one number, or one for each of `dims`
+
     >>> import undertow as ut
     >>> ut.roll(ut.tensor([1.0, 2.0, 3.0]), 1)
     tensor([3., 1., 2.])
@@ -165,6 +169,8 @@ _rot90 = primitive(
 @composite(variants="function method")
 def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
     """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second.
+
+    dims  the two dimensions
 
     >>> import undertow as ut
     >>> ut.rot90(ut.tensor([[1.0, 2.0], [3.0, 4.0]]))

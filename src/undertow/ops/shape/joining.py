@@ -101,6 +101,8 @@ _cat = variadic("_cat", forward=join, vjp=separate, jvp=LINEAR, batch=_batch_joi
 def cat(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) -> Array:
     """The tensors one behind the other along a dimension they have.
 
+    tensors  a list; sizes agree in all dimensions but `dim`
+
     >>> import undertow as ut
     >>> ut.cat([ut.zeros(2, 3), ut.ones(1, 3)]).shape
     undertow.Size([3, 3])
@@ -161,6 +163,8 @@ _stack = variadic("_stack", forward=pile, vjp=_unpile, jvp=LINEAR, batch=_batch_
 def stack(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) -> Array:
     """Tensors of one shape, side by side along a new dimension.
 
+    tensors  a list of tensors of one shape
+
     >>> import undertow as ut
     >>> ut.stack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
     tensor([[1., 2., 3.],
@@ -176,6 +180,8 @@ def stack(tensors: Sequence[Array], dim: int = 0, *, axis: int | None = None) ->
 def hstack(tensors: Sequence[Array]) -> Array:
     """`cat` along columns (dimension 1; 0 for vectors).
 
+    tensors  a list; sizes agree in all dimensions but the joined one
+
     >>> import undertow as ut
     >>> ut.hstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
     tensor([1., 2., 3., 1., 2., 3.])
@@ -188,6 +194,8 @@ def hstack(tensors: Sequence[Array]) -> Array:
 @composite(out=True, overlap="any")
 def vstack(tensors: Sequence[Array]) -> Array:
     """`cat` along rows; vectors are rows.
+
+    tensors  a list; sizes agree in all dimensions but the joined one
 
     >>> import undertow as ut
     >>> ut.vstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
@@ -205,6 +213,8 @@ alias("row_stack", vstack, out=True)
 def dstack(tensors: Sequence[Array]) -> Array:
     """`cat` along dimension 2.
 
+    tensors  a list; sizes agree in all dimensions but the joined one
+
     >>> import undertow as ut
     >>> ut.dstack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0]))).shape
     undertow.Size([1, 3, 2])
@@ -216,6 +226,8 @@ def dstack(tensors: Sequence[Array]) -> Array:
 @composite(out=True, overlap="any")
 def column_stack(tensors: Sequence[Array]) -> Array:
     """`cat` along columns; vectors are columns.
+
+    tensors  a list; sizes agree in all dimensions but the joined one
 
     >>> import undertow as ut
     >>> ut.column_stack((ut.tensor([1.0, 2.0, 3.0]), ut.tensor([1.0, 2.0, 3.0])))
@@ -271,6 +283,8 @@ _block_diag = variadic("_block_diag", forward=_place_blocks, vjp=_take_blocks, j
 @composite
 def block_diag(*tensors: Array) -> Array:
     """A matrix with the given matrices on its diagonal and zeros elsewhere.
+
+    *tensors  matrices; vectors are rows, numbers 1 x 1
 
     >>> import undertow as ut
     >>> ut.block_diag(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), ut.ones(1, 1))

@@ -21,6 +21,9 @@ from undertow.tensor import Tensor
 def meshgrid(*tensors: Array, indexing: str = "ij") -> tuple[Any, ...]:
     """Coordinates as grids, one for each vector given; "xy" swaps the first two dimensions.
 
+    *tensors  vectors, or 0-d tensors; also one list of them
+    indexing  "ij": the first vector along the first dimension; "xy": along the second, as plots have it
+
     >>> import undertow as ut
     >>> [t.shape for t in ut.meshgrid(ut.ones(2), ut.ones(3), indexing="ij")]
     [undertow.Size([2, 3]), undertow.Size([2, 3])]
@@ -47,6 +50,8 @@ def meshgrid(*tensors: Array, indexing: str = "ij") -> tuple[Any, ...]:
 def cartesian_prod(*tensors: Array) -> Array:
     """Every way to take one element of each vector, one per row.
 
+    *tensors  vectors
+
     >>> import undertow as ut
     >>> ut.cartesian_prod(ut.tensor([1, 2]), ut.tensor([3, 4]))
     tensor([[1, 3],
@@ -63,6 +68,8 @@ def cartesian_prod(*tensors: Array) -> Array:
 @composite
 def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> Array:
     """Every way to take `r` elements of a vector, in order, one per row.
+
+    with_replacement  whether an element may be taken again
 
     >>> import undertow as ut
     >>> ut.combinations(ut.tensor([1, 2, 3]))

@@ -40,6 +40,8 @@ def _joined(turned: Tensor, shape: tuple[int, ...], in_order: bool) -> Tensor:
 def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
     """Every r * r channels become one, r times as high and as wide.
 
+    upscale_factor  r; input (..., C * r * r, H, W), result (..., C, H * r, W * r)
+
     >>> import undertow as ut
     >>> ut.pixel_shuffle(ut.arange(4.0).reshape(4, 1, 1), 2).tolist()
     [[[0.0, 1.0], [2.0, 3.0]]]
@@ -58,6 +60,8 @@ def pixel_shuffle(input: Array, upscale_factor: int) -> Tensor:
 @composite(order="channels")
 def pixel_unshuffle(input: Array, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle: every square of r * r places becomes as many channels.
+
+    downscale_factor  r; input (..., C, H * r, W * r), result (..., C * r * r, H, W)
 
     >>> import undertow as ut
     >>> ut.pixel_unshuffle(ut.ones(1, 1, 4, 4), 2).shape

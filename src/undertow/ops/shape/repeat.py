@@ -59,6 +59,9 @@ _repeat = primitive("_repeat", forward=_repeat_array, vjp={"input": _repeat_grad
 def repeat(input: Array, *sizes: Any, repeats: Sequence[int] | None = None) -> Array:
     """The tensor repeated along each dimension, new ones in front: `repeat(x, 2, 1)`; `np.tile`.
 
+    *sizes   how often along each dimension; also as one list
+    repeats  the same by name
+
     >>> import undertow as ut
     >>> ut.tensor([1, 2]).repeat(2, 2)
     tensor([[1, 2, 1, 2],
@@ -70,6 +73,9 @@ def repeat(input: Array, *sizes: Any, repeats: Sequence[int] | None = None) -> A
 @composite(variants="function method")
 def tile(input: Array, *sizes: Any, dims: Sequence[int] | None = None) -> Array:
     """`repeat` with ones filled in for dimensions in front that are not mentioned.
+
+    *sizes  how often along each dimension; also as one list
+    dims    the same by name
 
     >>> import undertow as ut
     >>> ut.tile(ut.tensor([1.0, 2.0, 3.0]), (2,))

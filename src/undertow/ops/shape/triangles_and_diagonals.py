@@ -99,6 +99,8 @@ def diag(input: Array, diagonal: int = 0) -> Array:
 def diagflat(input: Array, offset: int = 0) -> Array:
     """A matrix with all elements of the tensor on a diagonal.
 
+    offset  which diagonal: above the main one if positive, below it if negative
+
     >>> import undertow as ut
     >>> ut.diagflat(ut.tensor([1.0, 2.0]))
     tensor([[1., 0.],

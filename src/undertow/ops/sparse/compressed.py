@@ -242,7 +242,9 @@ def _constructor(layout: Layout, compressed: str, plain: str, text: str) -> Any:
     values = "ut.ones(1, 2, 2)" if "blocks" in text else "[1.0]"
     pointers = "[0, 1]" if "blocks" in text else "[0, 1, 1]"
     function.__doc__ = (
-        f"{text}: see `sparse_compressed_tensor`. Takes {compressed}, {plain}, values and size.\n\n"
+        f"{text}: see `sparse_compressed_tensor`.\n\n"
+        f"*args      {compressed}, {plain}, values and size; all of them also by name\n"
+        "**options  `dtype`, `device`, `requires_grad` and what else `sparse_compressed_tensor` takes\n\n"
         f"Example: `ut.{name}({pointers}, [0], {values}, (2, 2)).to_dense()`"
     )
     return composite(function, variants="function")

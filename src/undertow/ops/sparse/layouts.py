@@ -216,6 +216,8 @@ def _checked_blocks(input: Tensor, count: int, layout: str, blocksize: Any) -> t
 def to_sparse_csr(input: Array, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed rows.
 
+    dense_dim  how many of the last dimensions belong to each element
+
     >>> import undertow as ut
     >>> ut.tensor([[0.0, 5.0], [6.0, 7.0]]).to_sparse_csr().col_indices()
     tensor([1, 0, 1])
@@ -226,6 +228,8 @@ def to_sparse_csr(input: Array, dense_dim: int | None = None) -> Tensor:
 @composite(variants="")
 def to_sparse_csc(input: Array, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed columns.
+
+    dense_dim  how many of the last dimensions belong to each element
 
     >>> import undertow as ut
     >>> ut.eye(2).to_sparse_csc().layout
@@ -238,6 +242,9 @@ def to_sparse_csc(input: Array, dense_dim: int | None = None) -> Tensor:
 def to_sparse_bsr(input: Array, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed rows of blocks.
 
+    blocksize  height and width of the blocks, which divide those of the matrix
+    dense_dim  how many of the last dimensions belong to each element
+
     >>> import undertow as ut
     >>> ut.eye(4).to_sparse_bsr((2, 2)).values().shape
     undertow.Size([2, 2, 2])
@@ -248,6 +255,9 @@ def to_sparse_bsr(input: Array, blocksize: Any, dense_dim: int | None = None) ->
 @composite(variants="")
 def to_sparse_bsc(input: Array, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix, or batch of matrices, by compressed columns of blocks.
+
+    blocksize  height and width of the blocks, which divide those of the matrix
+    dense_dim  how many of the last dimensions belong to each element
 
     >>> import undertow as ut
     >>> ut.eye(2).to_sparse_bsc((1, 1)).row_indices()

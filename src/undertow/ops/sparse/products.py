@@ -105,6 +105,9 @@ _sparse_sparse_matmul = primitive(
 def sparse_mm(input: Array, mat2: Array) -> Tensor:
     """The product of a sparse matrix and a matrix; the gradient of a sparse factor is sparse, with its places.
 
+    input  (n, k), sparse
+    mat2   (k, m), dense or sparse
+
     >>> import undertow as ut
     >>> ut.sparse.mm(ut.eye(2).to_sparse(), ut.ones(2, 3)).shape
     undertow.Size([2, 3])
@@ -236,6 +239,11 @@ def sparse_sum(input: Array, dim: Dims = None, dtype: DType | None = None) -> Te
 @composite
 def spmm(input: Array, mat2: Array) -> Tensor:
     """`mm`, which takes sparse matrices, too.
+
+    input  (n, k), sparse
+    mat2   (k, m)
+    input  (n, k), dense
+    mat2   (k, m), sparse
 
     >>> import undertow as ut
     >>> ut.dsmm(ut.eye(2).to_sparse(), ut.ones(2, 2))

@@ -93,6 +93,8 @@ def sparse_spdiags(diagonals: Array, offsets: Array, shape: Sequence[int], layou
 
     The element in column j of a row goes to column j of the matrix; what falls outside is left out.
 
+    shape  of the matrix
+
     >>> import undertow as ut
     >>> ut.sparse.spdiags(ut.tensor([[1.0, 2.0, 3.0]]), ut.tensor([1]), (3, 3)).to_dense()
     tensor([[0., 2., 0.],

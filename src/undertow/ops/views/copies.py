@@ -48,7 +48,10 @@ def _copying(name: str) -> Any:
         return clone(found, memory_format=contiguous_format)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
-    function.__doc__ = f"What `{name}` shows, as a copy.\n\nExample: `ut.{name}_copy({VIEWS[name]})`"
+    function.__doc__ = (
+        f"What `{name}` shows, as a copy.\n\n*args, **kwargs  the other arguments of `{name}`\n\n"
+        f"Example: `ut.{name}_copy({VIEWS[name]})`"
+    )
     return composite(function, variants="function method" if name == "narrow" else "function", out=True)
 
 
@@ -74,6 +77,8 @@ def as_strided_scatter(
     input: Array, src: Array, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None
 ) -> Array:
     """A copy of the input, in which `src` is written to what `as_strided` would show of it.
+
+    size, stride, storage_offset  the part, as `as_strided` takes them; `src` has the shape `size`
 
     >>> import undertow as ut
     >>> ut.as_strided_scatter(ut.zeros(2, 2), ut.ones(2), (2,), (3,))

@@ -87,6 +87,8 @@ _expand = view(
 def broadcast_to(input: Array, size: Sequence[int]) -> Array:
     """The tensor seen as if it had another shape: dimensions of size 1 are repeated, without copying.
 
+    input  the tensor, whose sizes are 1 or those of `size`, counted from the end
+
     >>> import undertow as ut
     >>> ut.broadcast_to(ut.tensor([1.0, 2.0, 3.0]), (2, 3))
     tensor([[1., 2., 3.],
@@ -100,6 +102,8 @@ def broadcast_to(input: Array, size: Sequence[int]) -> Array:
 def expand(input: Array, *sizes: Any, size: Sequence[int] | None = None) -> Array:
     """The tensor with dimensions of size 1 shown repeatedly (and so read-only); -1 keeps a size.
 
+    *sizes  the sizes, one by one or as one list; `size` by name
+
     >>> import undertow as ut
     >>> ut.ones(3, 1).expand(3, 4).shape
     undertow.Size([3, 4])
@@ -111,6 +115,8 @@ def expand(input: Array, *sizes: Any, size: Sequence[int] | None = None) -> Arra
 @shortcut(_expand)
 def expand_as(input: Array, other: Array) -> Array:
     """As `expand`, to the shape of another tensor.
+
+    other  the tensor that has the shape
 
     >>> import undertow as ut
     >>> ut.ones(3, 1).expand_as(ut.ones(3, 4)).shape
@@ -171,6 +177,8 @@ transpose = view(
 def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
     """NumPy's name of `transpose`.
 
+    axis0, axis1  the two dimensions
+
     >>> import undertow as ut
     >>> ut.swapaxes(ut.ones(2, 3), 0, 1).shape
     undertow.Size([3, 2])
@@ -228,6 +236,8 @@ _permute = view(
 def permute(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Array:
     """The tensor with its dimensions in another order.
 
+    dims  the order, as one list; or its numbers one by one
+
     >>> import undertow as ut
     >>> ut.permute(ut.zeros(2, 3, 4), (2, 0, 1)).shape
     undertow.Size([4, 2, 3])
@@ -240,6 +250,9 @@ def permute(input: Array, *order: Any, dims: Sequence[int] | None = None) -> Arr
 @composite(variants="function method")
 def movedim(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """The tensor with some dimensions moved and the others in the order they had.
+
+    source       the dimension to move, or several
+    destination  where each of them goes
 
     >>> import undertow as ut
     >>> ut.movedim(ut.ones(2, 3, 4), 0, 2).shape
@@ -271,6 +284,9 @@ def _moved_dims(dims: int | Sequence[int], ndim: int, name: str) -> tuple[int, .
 @composite(variants="function method")
 def moveaxis(input: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """NumPy's name of `movedim`.
+
+    source       the dimension to move, or several
+    destination  where each of them goes
 
     >>> import undertow as ut
     >>> ut.moveaxis(ut.ones(2, 3, 4), 0, 2).shape

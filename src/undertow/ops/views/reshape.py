@@ -130,6 +130,9 @@ def _are_sizes(values: tuple[Any, ...]) -> bool:
 def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DType | None = None) -> Array:
     """The same memory under other sizes (one may be -1), or, given a dtype, read as another type.
 
+    *shape  the sizes, one by one or as one list
+    size    the same by name
+
     >>> import undertow as ut
     >>> ut.arange(6).view(2, -1).shape
     undertow.Size([2, 3])
@@ -147,6 +150,8 @@ def view(input: Array, *shape: Any, size: Sequence[int] | None = None, dtype: DT
 def view_as(input: Array, other: Array) -> Array:
     """As `view`, to the shape of another tensor.
 
+    other  the tensor that has the shape
+
     >>> import undertow as ut
     >>> ut.arange(4).view_as(ut.ones(2, 2))
     tensor([[0, 1],
@@ -159,6 +164,8 @@ def view_as(input: Array, other: Array) -> Array:
 @shortcut(_view)
 def reshape(input: Array, *sizes: Any, shape: Any = None) -> Array:
     """The tensor under other sizes: a view where its strides allow one, else of a copy.
+
+    shape  the sizes, as one list; or one by one. One may be -1, which is what is left
 
     >>> import undertow as ut
     >>> ut.reshape(ut.arange(6), (3, 2)).shape
@@ -183,6 +190,8 @@ def reshape(input: Array, *sizes: Any, shape: Any = None) -> Array:
 @composite(variants="method")
 def reshape_as(input: Array, other: Array) -> Array:
     """As `reshape`, to the shape of another tensor.
+
+    other  the tensor that has the shape
 
     >>> import undertow as ut
     >>> ut.arange(4).reshape_as(ut.ones(2, 2))
@@ -215,6 +224,8 @@ def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
 @composite(variants="function method")
 def unflatten(input: Array, dim: int, sizes: Sequence[int]) -> Array:
     """The tensor with dimension `dim` split into several; one size may be -1.
+
+    sizes  what the dimension becomes; their product is its size
 
     >>> import undertow as ut
     >>> ut.unflatten(ut.ones(3, 4), 1, (2, 2)).shape
@@ -276,6 +287,8 @@ def _on_each(one: Callable[..., Any]) -> Any:
 def atleast_1d(tensor: Array) -> Array:
     """The tensor (or each of several), with one dimension if it had none.
 
+    *tensors  tensors or numbers; also one list of them
+
     Example: `ut.atleast_1d(ut.tensor(3))`
     """
     return tensor if tensor.ndim else view(tensor, 1)
@@ -284,6 +297,8 @@ def atleast_1d(tensor: Array) -> Array:
 @_on_each
 def atleast_2d(tensor: Array) -> Array:
     """The tensor (or each of several), with dimensions of size 1 put in front until there are two.
+
+    *tensors  tensors or numbers; also one list of them
 
     Example: `ut.atleast_2d(ut.tensor([3, 4]))`
     """
@@ -295,6 +310,8 @@ def atleast_2d(tensor: Array) -> Array:
 @_on_each
 def atleast_3d(tensor: Array) -> Array:
     """The tensor (or each of several), with dimensions of size 1 put around until there are three.
+
+    *tensors  tensors or numbers; also one list of them
 
     Example: `ut.atleast_3d(ut.tensor([3, 4]))`
     """

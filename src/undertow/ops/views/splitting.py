@@ -166,6 +166,9 @@ def split(
 ) -> tuple[Any, ...]:
     """Views of the tensor along `dim`: of one size (the last perhaps smaller), or of the sizes listed.
 
+    split_size_or_sections  a size, or a list of sizes whose sum is that of `dim`
+    split_size              its older name, by which a size is given
+
     >>> import undertow as ut
     >>> [tuple(part.shape) for part in ut.split(ut.zeros(5), 2)]
     [(2,), (2,), (1,)]
@@ -186,6 +189,8 @@ def split(
 def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Parts of the given sizes along `dim`, in the same memory.
 
+    split_sizes  the sizes, whose sum is that of `dim`
+
     >>> import undertow as ut
     >>> ut.split_with_sizes(ut.tensor([1.0, 2.0, 3.0]), (1, 2))
     (tensor([1.]), tensor([2., 3.]))
@@ -196,6 +201,8 @@ def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> 
 @composite(variants="function method")
 def unsafe_split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """`split_with_sizes`, but each part has memory of its own.
+
+    split_sizes  the sizes, whose sum is that of `dim`
 
     >>> import undertow as ut
     >>> ut.unsafe_split_with_sizes(ut.arange(3), [1, 2])
@@ -209,6 +216,8 @@ def unsafe_split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int =
 def chunk(input: Array, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """Views of the tensor: at most `chunks` of equal length along `dim`, the last perhaps shorter.
 
+    input  the tensor that is cut
+
     >>> import undertow as ut
     >>> ut.chunk(ut.tensor([1.0, 2.0, 3.0]), 2)
     (tensor([1., 2.]), tensor([3.]))
@@ -219,6 +228,8 @@ def chunk(input: Array, chunks: int, dim: int = 0, *, axis: int | None = None) -
 @composite(variants="function method")
 def unsafe_chunk(input: Array, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """`chunk`, but each part has memory of its own.
+
+    chunks  the greatest number of parts
 
     >>> import undertow as ut
     >>> ut.unsafe_chunk(ut.arange(4), 2)
@@ -259,6 +270,8 @@ def tensor_split(
     input: Array, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
 ) -> tuple[Any, ...]:
     """Views of the tensor, cut along `dim` before the given indices, or into so many nearly equal parts.
+
+    indices_or_sections  a number of parts, or a list of the indices before which to cut
 
     >>> import undertow as ut
     >>> ut.tensor_split(ut.tensor([1.0, 2.0, 3.0]), 2)
@@ -316,6 +329,8 @@ def _split_at(input: Array, indices_or_sections: Any, dim: int, name: str, least
 def hsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along columns (dimension 1; 0 for a vector), into equal parts.
 
+    indices_or_sections  a number of parts, or a list of the indices before which to cut
+
     >>> import undertow as ut
     >>> ut.hsplit(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 2)
     (tensor([[1.],
@@ -330,6 +345,8 @@ def hsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any,
 def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along rows (dimension 0), into equal parts.
 
+    indices_or_sections  a number of parts, or a list of the indices before which to cut
+
     >>> import undertow as ut
     >>> ut.vsplit(ut.tensor([[1.0, 2.0], [3.0, 4.0]]), 2)
     (tensor([[1., 2.]]), tensor([[3., 4.]]))
@@ -341,6 +358,8 @@ def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any,
 @by_each_name
 def dsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     """`tensor_split` along depth (dimension 2), into equal parts.
+
+    indices_or_sections  a number of parts, or a list of the indices before which to cut
 
     >>> import undertow as ut
     >>> ut.dsplit(ut.ones(1, 1, 2), 2)

@@ -51,6 +51,9 @@ class CombinedScheduler(LRScheduler):
 class SequentialLR(CombinedScheduler):
     """One scheduler after another; each milestone is where the next begins.
 
+    schedulers  a list of them
+    milestones  at which steps the second, the third, ... begins
+
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
     >>> schedule = ut.optim.lr_scheduler.SequentialLR(
@@ -90,7 +93,10 @@ class SequentialLR(CombinedScheduler):
         self._last_lr = first.get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on to the next step of the scheduler whose turn it is."""
+        """Go on to the next step of the scheduler whose turn it is.
+
+        epoch  None
+        """
         self.last_epoch += 1
         n = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[n]
@@ -127,7 +133,10 @@ class ChainedScheduler(CombinedScheduler):
         self._last_lr = self._rates_now()
 
     def step(self, epoch: int | None = None) -> None:
-        """Let all of them go on."""
+        """Let all of them go on.
+
+        epoch  None
+        """
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._rates_now()

@@ -12,6 +12,8 @@ from undertow.optim.schedulers.base import LRScheduler as LRScheduler
 class CosineAnnealingLR(LRScheduler):
     """From the initial rate to `eta_min` and back along a cosine; half a wave takes T_max steps.
 
+    T_max  how many steps half a wave takes
+
     >>> import undertow as ut
     >>> optimizer = ut.optim.SGD([ut.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = ut.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
@@ -50,6 +52,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """Down to `eta_min` along a cosine and up again at once: after T_0 steps, then T_mult times as many, and so on.
 
     `step(epoch)` jumps, also to a part of an epoch: step(epoch + batch / batches).
+
+    T_0     how many steps the first part takes
+    T_mult  by how much each part is longer than the one before
 
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)

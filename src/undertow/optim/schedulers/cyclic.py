@@ -20,6 +20,17 @@ class OneCycleLR(LRScheduler):
     """Up to `max_lr` and far down again, over all steps of a training (Smith and Topin, 2018); momentum goes the other
     way, where the optimizer has one.
 
+    max_lr                   the highest rate; one number, or one for each group
+    total_steps              how many steps there are in all; or
+    epochs, steps_per_epoch  their product is the number of steps
+    pct_start                the share of the steps in which the rate rises
+    anneal_strategy          "cos" or "linear"
+    cycle_momentum           whether momentum goes from max_momentum to base_momentum and back
+    base_momentum, max_momentum  its bounds
+    div_factor               the first rate is max_lr divided by it
+    final_div_factor         the last rate is the first divided by it
+    three_phase              back to the first rate in as many steps as the rise takes, and then on to the last
+
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
     >>> schedule = ut.optim.lr_scheduler.OneCycleLR(sgd, max_lr=1.0, total_steps=5)
@@ -111,6 +122,15 @@ class OneCycleLR(LRScheduler):
 
 class CyclicLR(LRScheduler):
     """Between `base_lr` and `max_lr`, up and down (Smith, 2017); momentum the other way, where there is one.
+
+    base_lr, max_lr  the bounds; one number, or one for each group
+    step_size_up, step_size_down  how many steps each way takes; down as up, if None
+    mode             "triangular"; "triangular2": half as high each time; "exp_range": times gamma ** step
+    gamma            of "exp_range"
+    scale_fn         by which factor the rise is less high, instead of `mode`: a function of the cycle or of the step
+    scale_mode       "cycle" or "iterations": what `scale_fn` is given
+    cycle_momentum   whether momentum goes from max_momentum to base_momentum and back
+    base_momentum, max_momentum  its bounds
 
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)

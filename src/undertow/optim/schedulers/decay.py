@@ -22,6 +22,8 @@ def functions_per_group(optimizer: Optimizer, functions: Any) -> list[Any]:
 class LambdaLR(LRScheduler):
     """The initial rate times a function of the step number (or one function for each group).
 
+    lr_lambda  the function, or a list of them
+
     >>> import undertow as ut
     >>> optimizer = ut.optim.SGD([ut.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = ut.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)
@@ -44,6 +46,8 @@ class LambdaLR(LRScheduler):
 
 class MultiplicativeLR(LRScheduler):
     """The last rate times a function of the step number (or one function for each group).
+
+    lr_lambda  the function, or a list of them
 
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
@@ -160,6 +164,9 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """The rate times a factor that goes in a straight line from start_factor to end_factor.
 
+    start_factor, end_factor  the first and the last factor
+    total_iters               how many steps it takes from one to the other
+
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)
     >>> schedule = ut.optim.lr_scheduler.LinearLR(sgd, start_factor=0.25, total_iters=3)
@@ -232,6 +239,8 @@ class ExponentialLR(LRScheduler):
 
 class PolynomialLR(LRScheduler):
     """Down to 0 within `total_iters` steps, along a polynomial.
+
+    power  of the polynomial; 1: a straight line
 
     >>> import undertow as ut
     >>> sgd = ut.optim.SGD([ut.ones(1, requires_grad=True)], lr=0.8)

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 class ReduceLROnPlateau(LRScheduler):
     """The rate times `factor` when a measure has not got better for more than `patience` steps: step(measure).
 
+    mode            "min" if small measures are good, "max" if large ones are
+    threshold       by how much a measure must be better than the best, to count as better
+    threshold_mode  "rel": by that share of the best; "abs": by the number itself
+    cooldown        how many steps after a change do not count
+    min_lr          the rate does not go below; one number, or one for each group
+    eps             changes that are not larger are left out
+
     >>> import undertow as ut
     >>> optimizer = ut.optim.SGD([ut.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = ut.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
@@ -67,7 +74,10 @@ class ReduceLROnPlateau(LRScheduler):
         return self.cooldown_counter > 0
 
     def step(self, metrics: Array, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take in the measure of the last epoch (a number or a tensor)."""
+        """Take in the measure of the last epoch (a number or a tensor).
+
+        metrics  the measure
+        """
         measure = float(metrics)
         if epoch is not None:
             warn_user(EPOCH_DEPRECATION_WARNING)

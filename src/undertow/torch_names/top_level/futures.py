@@ -10,6 +10,8 @@ from typing import Any
 class Future(concurrent.futures.Future[Any]):
     """A value that somebody will set.
 
+    devices  accepted, without effect
+
     >>> future = Future()
     >>> doubled = future.then(lambda f: 2 * f.wait())
     >>> future.set_result(4)

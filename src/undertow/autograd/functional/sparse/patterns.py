@@ -21,7 +21,8 @@ CHUNK = 256
 class SparsityPattern:
     """Where a matrix may have entries: their rows and columns, each pair once, by rows; and its shape.
 
-    plans   what was found out about the pattern, so that it is found out once
+    plans       what was found out about the pattern, so that it is found out once
+    rows, cols  integers, one of each for every entry
 
     >>> import undertow as ut
     >>> pattern = ut.autograd.functional.sparsity_pattern(ut.sin, ut.ones(3))

@@ -132,6 +132,8 @@ mvlgamma = unary(
 def special_multigammaln(a: Array, p: int) -> Array:
     """The logarithm of the gamma function of p by p matrices; `mvlgamma` under its other name.
 
+    a  a tensor, whose elements are greater than (p - 1) / 2
+
     >>> import undertow as ut
     >>> ut.special.multigammaln(ut.tensor([2.0]), 2)
     tensor([0.4516])

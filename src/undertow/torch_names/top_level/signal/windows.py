@@ -61,6 +61,8 @@ def general_cosine(
 def general_hamming(M: int, *, alpha: float = 0.54, **options: Any) -> Tensor:
     """A raised cosine, `alpha` above and 1 - `alpha` times the cosine.
 
+    **options  `sym`, `dtype`, `device` and `requires_grad`
+
     >>> import undertow as ut
     >>> ut.signal.windows.general_hamming(5)
     tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
@@ -70,6 +72,8 @@ def general_hamming(M: int, *, alpha: float = 0.54, **options: Any) -> Tensor:
 
 def hamming(M: int, **options: Any) -> Tensor:
     """A raised cosine with a small step at both ends (alpha = 0.54).
+
+    **options  `sym`, `dtype`, `device` and `requires_grad`
 
     >>> import undertow as ut
     >>> ut.signal.windows.hamming(5)
@@ -81,6 +85,8 @@ def hamming(M: int, **options: Any) -> Tensor:
 def hann(M: int, **options: Any) -> Tensor:
     """A raised cosine that begins and ends at 0 (alpha = 0.5).
 
+    **options  `sym`, `dtype`, `device` and `requires_grad`
+
     >>> import undertow as ut
     >>> ut.signal.windows.hann(5)
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
@@ -91,6 +97,8 @@ def hann(M: int, **options: Any) -> Tensor:
 def blackman(M: int, **options: Any) -> Tensor:
     """A sum of three cosines, with low side lobes.
 
+    **options  `sym`, `dtype`, `device` and `requires_grad`
+
     >>> import undertow as ut
     >>> ut.signal.windows.blackman(5)
     tensor([-1.4901e-08,  3.4000e-01,  1.0000e+00,  3.4000e-01, -1.4901e-08])
@@ -100,6 +108,8 @@ def blackman(M: int, **options: Any) -> Tensor:
 
 def nuttall(M: int, **options: Any) -> Tensor:
     """A sum of four cosines, with very low side lobes.
+
+    **options  `sym`, `dtype`, `device` and `requires_grad`
 
     >>> import undertow as ut
     >>> ut.signal.windows.nuttall(5)

@@ -1,4 +1,7 @@
-"""What arguments mean that many functions share, for entries of the reference whose own words do not speak of them."""
+"""What arguments mean that many functions share, where the words about a function do not speak of them.
+
+The site adds it to entries of the reference, and `help` to declared operations.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,23 @@ import re
 #: of what is shown: the beginning of its full name -> argument -> meaning; of several that fit, the longest counts
 MEANINGS = {
     "undertow": {
+        "input": "what it is computed from: a tensor of any shape, if nothing else is said",
+        "self": "the tensor",
+        "other": "a second tensor, or a number, which is broadcast with the first",
+        "tensors": "a list of tensors",
+        "offset": "which diagonal: above the main one if positive, below it if negative",
+        "dim1": "the first of the two dimensions that are a matrix",
+        "dim2": "the second of them",
+        "dim0": "the first of the two dimensions",
+        "size": "the sizes, one number for each dimension",
+        "stride": "how far apart in memory neighbours are, one number for each dimension",
+        "storage_offset": "which element of the memory is the first; None: that of `input`",
         "out": "a tensor that the result is written into",
         "dtype": "the dtype of the result; None: as the inputs, or the default",
         "device": "where the result is made; None: where the inputs are, or the default",
         "requires_grad": "whether operations on the result are recorded",
         "layout": "`undertow.strided`, or a sparse layout",
-        "memory_format": "the order of the elements in memory ([where elements lie](../memory-order.md))",
+        "memory_format": "the order of the elements in memory; see docs/memory-order.md",
         "pin_memory": "whether the result is in memory from which GPUs copy by themselves",
         "dim": "the dimension, or dimensions; negative ones count from the end",
         "axis": "NumPy's name of `dim`",
@@ -29,7 +43,6 @@ MEANINGS = {
         "groups": "into how many groups channels are divided, each computed by itself",
         "output_size": "the size of the result",
         "output_padding": "what is added at one end of the result",
-        "training": "whether this is training, or use",
         "train": "whether this is training, or use",
         "create_graph": "whether the derivatives are recorded, for derivatives of them",
         "chunk_size": "how many passes are made at a time; None: all",
@@ -42,7 +55,16 @@ MEANINGS = {
         "enabled": "whether to switch it on",
         "fill_value": "what the tensor is filled with",
     },
+    "undertow.linalg": {
+        "A": "a matrix, or a batch of them: (..., m, n), square ones where an inverse or eigenvalues are asked for",
+        "input": "a matrix, or a batch of them: (..., m, n)",
+    },
+    "undertow.masked": {
+        "input": "a tensor of any shape",
+        "mask": "bools that can be broadcast to `input`: true where elements count; None: all count",
+    },
     "undertow.distributions": {
+        "x": "a value",
         "validate_args": "whether parameters and values are checked; None: the default",
         "cache_size": "1: the last value and what it was made of are remembered",
         "loc": "the place",
@@ -61,6 +83,7 @@ MEANINGS = {
         "group_dst": "the receiver, by its rank in the group",
     },
     "undertow.fft": {
+        "input": "the numbers that are transformed, real or complex",
         "norm": '`"backward"` (divide by n on the way back), `"forward"` (on the way there) or `"ortho"` (by its root)',
         "s": "the sizes of the transformed dimensions; inputs are cut, or filled with zeros",
         "n": "the size of the transformed dimension; inputs are cut, or filled with zeros",
@@ -99,20 +122,8 @@ def meanings(full: str) -> dict[str, str]:
     return found
 
 
-def unexplained(full: str, call: str, words: str) -> str:
-    """A list of the arguments of a call that the words about it leave out, and what they mean."""
+def unexplained(full: str, call: str, words: str) -> dict[str, str]:
+    """The arguments of a call that the words about it leave out, and what they mean."""
     known = meanings(full)
     names = [name for name in re.findall(r"(?<=[(,] )\w+|(?<=\()\w+", call) if name in known]
-    lines = [f"- `{name}`: {known[name]}" for name in names if not re.search(rf"\b{name}\b", words)]
-    return "\n".join(lines)
-
-
-#: entries that refer to one with more words
-REFERS = re.compile(r"^The same as|See \{py:|As a layer, with its arguments")
-
-
-def explained(full: str, call: str, body: str) -> str:
-    """The text of an entry with the arguments that it leaves out, before its first example."""
-    words, fence, rest = re.split(r"(^```py.*|^:::.*|\Z)", body, maxsplit=1, flags=re.M)
-    listed = "" if REFERS.search(body) else unexplained(full, call, re.sub(r"(?s)^```.*?^```", "", words, flags=re.M))
-    return body if not listed else f"{words.rstrip()}\n\n{listed}\n\n{fence}{rest}".rstrip()
+    return {name: known[name] for name in names if not re.search(rf"\b{name}\b", words)}
