@@ -186,6 +186,21 @@ solve_small = kernel("solve_small")
 cholesky_small = kernel("cholesky_small")
 #: (A) -> (L and U in one matrix, the places that its rows had in A), for stacks of small matrices
 lu_small = kernel("lu_small")
+#: on other devices alone: (exchanges of rows in turn, rows) -> the places that rows had before; (these, count) -> the
+#: first exchanges that lead to them; both for stacks
+places_of_rows = kernel("places_of_rows")
+exchanges_of_rows = kernel("exchanges_of_rows")
+#: on other devices alone: (A) -> the first minor of each matrix that is not positive-definite, or 0; the same of pivots
+#: that are zero
+first_bad_minors = kernel("first_bad_minors")
+first_zero_pivots = kernel("first_zero_pivots")
+
+
+def take_matrix(xp: Namespace, size: int) -> bool:
+    """Whether `solve_triangles` takes matrices of so many rows."""
+    return size <= SMALL_MATRIX or getattr(xp, "takes_any_matrix", False)
+
+
 #: (float32 fractions, sixteen to a block) -> normal numbers
 blocks_to_normal = kernel("blocks_to_normal")
 #: (capsule of NumPy's MT19937) -> whether its state is what the next two, and faster draws, take it for
