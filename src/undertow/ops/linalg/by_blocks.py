@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
-from undertow.backend.kernels import SMALL_MATRIX
+from undertow.backend.kernels import SMALL_MATRIX, take_matrix
 
 
 def solve_triangles(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array | None:
@@ -28,7 +28,7 @@ def solve_triangles(xp: Namespace, A: Array, B: Array, upper: bool, unitriangula
 def _substitute(xp: Namespace, A: Array, X: Array, upper: bool, unitriangular: bool) -> bool:
     """Put the solution into the place of the right side; whether that could be done."""
     n = A.shape[-1]
-    if n <= SMALL_MATRIX:
+    if take_matrix(xp, n):
         found = kernels.solve_triangles(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(X), upper, unitriangular)
         if found is None:
             return False

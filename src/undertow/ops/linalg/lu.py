@@ -199,6 +199,9 @@ def _exchanges(xp: Namespace, P: Array, count: int) -> Array:
     if not m:
         return xp.empty((*P.shape[:-2], count), dtypes.int32)
     order = xp.argmax(xp.abs(P), axis=-2).reshape(math.prod(P.shape[:-2]), m)
+    found = kernels.exchanges_of_rows(xp, order, count)
+    if found is not None:
+        return found.reshape(*P.shape[:-2], count)
     pivots = xp.empty((len(order), count), dtypes.int32)
     each = xp.arange(len(order))
     current = xp.array(xp.broadcast_to(xp.arange(m), order.shape))
@@ -212,12 +215,19 @@ def _exchanges(xp: Namespace, P: Array, count: int) -> Array:
 def permutations(xp: Namespace, pivots: Array, m: int) -> Array:
     """The permutation matrices that exchanges of rows make up."""
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
-    order = xp.array(xp.broadcast_to(xp.arange(m), (len(flat), m)))
-    each = xp.arange(len(flat))
-    for k in range(flat.shape[1]):
-        other = flat[:, k] - 1
-        order[each, other], order[:, k] = order[:, k].copy(), order[each, other]
+    order = kernels.places_of_rows(xp, flat, m)
+    if order is None:
+        order = _exchanged(xp, flat, m)
     return xp.swapaxes(xp.eye(m)[order], -1, -2).reshape(*pivots.shape[:-1], m, m)
+
+
+def _exchanged(xp: Namespace, pivots: Array, m: int) -> Array:
+    order = xp.array(xp.broadcast_to(xp.arange(m), (len(pivots), m)))
+    each = xp.arange(len(pivots))
+    for k in range(pivots.shape[1]):
+        other = pivots[:, k] - 1
+        order[each, other], order[:, k] = order[:, k].copy(), order[each, other]
+    return order
 
 
 @composite(out=True, order="rows")
@@ -332,7 +342,11 @@ def _first_zeros(xp: Namespace, LU: Array) -> Array:
     return xp.asarray(xp.where(zero.any(-1), zero.argmax(-1) + 1, 0), dtype=dtypes.int32)
 
 
-def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
+def reports(A: Tensor, whole: Callable[..., Any], find: Callable[[Any], int]) -> Tensor:
+    """What `find` says of each matrix, in a tensor; by the kernel `whole` where it serves."""
+    known = whole(A._xp, wide(A._array))
+    if known is not None:
+        return Tensor(known, A._xp)
     matrices = wide(cpu.take_over(A._array)).reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
     found = cpu.array([find(m) for m in matrices], dtypes.int32)
     return Tensor(A._xp.asarray(found.reshape(A.shape[:-2])), A._xp)
