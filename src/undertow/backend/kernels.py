@@ -136,6 +136,9 @@ silu_gradient = kernel("silu_slopes")
 linear = kernel("linear")
 #: on other devices alone: (x, dim, whether the largest comes first) -> the indices that sort
 sorted_order = kernel("sorted_order")
+#: on other devices alone: (x, dim, whether the largest comes first, count) -> the first elements of their order, and
+#: their indices
+first_in_order = kernel("first_in_order")
 #: (name, x) -> a special function of real floating-point numbers, of those that are there
 special_function = kernel("special_function")
 #: (g, x, slope) -> g where x is positive, else slope * g

@@ -103,4 +103,5 @@ def scatter(name: str, out: Array, dim: int, index: Array, x: Array) -> Any:
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_rows": add_rows, "gather": gather, "scatter": functools.partial(scatter, "put"),
     "scatter_add": functools.partial(scatter, "add"), "sorted_order": sorting.order,
+    "first_in_order": sorting.first_in_order,
 }  # fmt: skip
