@@ -109,6 +109,8 @@ logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
 take = kernel("take")
 #: on other devices alone: (index, first, end) -> True; one outside of [first, end) is an IndexError at the next look
 note_outside = kernel("note_outside")
+#: on other devices alone: (values, order, starts) -> values[order] added up from each start to the next
+sum_ordered_runs = kernel("sum_ordered_runs")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
