@@ -109,6 +109,8 @@ logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
 take = kernel("take")
 #: on other devices alone: (index, first, end) -> True; one outside of [first, end) is an IndexError at the next look
 note_outside = kernel("note_outside")
+#: on other devices alone: (values, order, starts) -> values[order] added up from each start to the next
+sum_ordered_runs = kernel("sum_ordered_runs")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
@@ -136,6 +138,9 @@ silu_gradient = kernel("silu_slopes")
 linear = kernel("linear")
 #: on other devices alone: (x, dim, whether the largest comes first) -> the indices that sort
 sorted_order = kernel("sorted_order")
+#: on other devices alone: (x, dim, whether the largest comes first, count) -> the first elements of their order, and
+#: their indices
+first_in_order = kernel("first_in_order")
 #: (name, x) -> a special function of real floating-point numbers, of those that are there
 special_function = kernel("special_function")
 #: (g, x, slope) -> g where x is positive, else slope * g
