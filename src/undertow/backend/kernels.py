@@ -201,12 +201,10 @@ solve_triangles = kernel("solve_triangles")
 solve_small = kernel("solve_small")
 #: (A) -> the lower factors of stacks of small positive-definite matrices
 cholesky_small = kernel("cholesky_small")
-#: (A) -> (L and U in one matrix, the places that its rows had in A), for stacks of small matrices
+#: (A) -> (L and U in one matrix, the rows, from 1, that rows were exchanged with in turn), for stacks of small matrices
 lu_small = kernel("lu_small")
-#: on other devices alone: (exchanges of rows in turn, rows) -> the places that rows had before; (these, count) -> the
-#: first exchanges that lead to them; both for stacks
+#: (such exchanges of rows, number of rows) -> the places that rows had before, for stacks
 places_of_rows = kernel("places_of_rows")
-exchanges_of_rows = kernel("exchanges_of_rows")
 #: on other devices alone: (A) -> the first minor of each matrix that is not positive-definite, or 0; the same of pivots
 #: that are zero
 first_bad_minors = kernel("first_bad_minors")

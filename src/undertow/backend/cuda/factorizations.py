@@ -80,19 +80,19 @@ def served(function: Callable[..., Any]) -> Callable[..., Any]:
 def lower_factors(A: Array) -> tuple[Array, Array]:
     """The factors of a stack, and for each matrix the first minor that is not positive-definite, or 0.
 
-    cuSOLVER finds U with U^H U = A^T in our lower triangle: what it leaves there, row after row, is L with L L^H = A.
+    They lie column after column, as cuSOLVER reads and writes them: its other triangle takes it ten times as long.
     """
     n = A.shape[-1]
-    stack = stacked(A)
     if small_matrices.serves(n):
-        return small_matrices.cholesky(stack)
-    L, info = stack.copy("C"), whole_numbers(len(stack))
+        return small_matrices.cholesky(stacked(A))
+    L = copied(turned(A))
+    info = whole_numbers(len(L))
     if len(L) > 1:
-        call("potrfBatched", L.dtype, UPPER, n, pointers(L), n, info, len(L))
+        call("potrfBatched", L.dtype, LOWER, n, pointers(L), n, info, len(L))
     else:
-        work, size = solver.workspace("potrf", L.dtype, UPPER, n, None, n, SIZE)
-        call("potrf", L.dtype, UPPER, n, L, n, work, size, info)
-    return A.namespace.tril(L), info
+        work, size = solver.workspace("potrf", L.dtype, LOWER, n, None, n, SIZE)
+        call("potrf", L.dtype, LOWER, n, L, n, work, size, info)
+    return turned(A.namespace.triu(L)), info
 
 
 @served
@@ -355,11 +355,8 @@ def solve_triangles(A: Array, B: Array, upper: bool, unitriangular: bool) -> Any
 
 
 def lu_small(A: Array) -> Any:
-    """L and U in one matrix, and the places that its rows had in A, of a stack."""
-    if not can_factorise(A):
-        return None
-    LU, pivots, _ = lu(A)
-    return LU, small_matrices.places(pivots, A.shape[-2])
+    """L and U in one matrix, and the rows that rows were exchanged with, of each of a stack."""
+    return lu(A)[:2] if can_factorise(A) else None
 
 
 def first_bad_minors(A: Array) -> Any:
@@ -378,5 +375,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 KERNELS: dict[str, Callable[..., Any]] = {
     "solve_triangles": solve_triangles, "lu_small": lu_small, "first_bad_minors": first_bad_minors,
     "first_zero_pivots": first_zero_pivots, "places_of_rows": small_matrices.places,
-    "exchanges_of_rows": small_matrices.exchanges,
 }  # fmt: skip

@@ -164,32 +164,29 @@ KERNEL(qr, Qr) { BEGIN
 }
 """
 
-# from exchanges of rows, in turn, to the places the rows had, and back: a thread for each matrix
-ORDERS = r"""
-struct Places { i64 *order; const i32 *pivots; i64 matrices, count, rows; };
-KERNEL(places, Places) { BEGIN
-    const i64 z = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (z >= p.matrices) return;
-    i64 *order = p.order + z * p.rows;
-    for (i64 k = 0; k < p.rows; k++) order[k] = k;
-    for (i64 k = 0; k < p.count; k++) {
-        const i64 other = p.pivots[z * p.count + k] - 1, up = order[other];
-        order[other] = order[k]; order[k] = up;
+# from exchanges of rows, in turn, to the places the rows had: a warp for each matrix, of which one thread exchanges
+PLACES = r"""
+#define EACH(i, from, to) for (i64 i = (from) + threadIdx.x; i < (to); i += blockDim.x)
+#define NEAR 8192 // rows at most, whose places are exchanged in shared memory
+template <class I> FN void exchange(I *place, const i32 *pivots, i64 count)
+{
+    for (i64 k = 0; k < count; k++) {
+        const i64 other = pivots[k] - 1;
+        const I up = place[other];
+        place[other] = place[k]; place[k] = up;
     }
 }
-struct Exchanges { i32 *pivots; const i64 *order; i64 *current, *place, matrices, count, rows; };
-KERNEL(exchanges, Exchanges) { BEGIN
-    const i64 z = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (z >= p.matrices) return;
-    const i64 *order = p.order + z * p.rows;
-    i64 *current = p.current + z * p.rows, *place = p.place + z * p.rows;
-    for (i64 k = 0; k < p.rows; k++) current[k] = place[k] = k;
-    for (i64 k = 0; k < p.count; k++) {
-        const i64 other = place[order[k]], left = current[k];
-        p.pivots[z * p.count + k] = (i32)other + 1;
-        current[other] = left; place[left] = other;
-        current[k] = order[k]; place[order[k]] = k;
-    }
+struct Places { i64 *order; const i32 *pivots; i64 count, rows; };
+KERNEL(places, Places) { BEGIN
+    __shared__ i32 near[NEAR];
+    const bool is_near = p.rows <= NEAR;
+    i64 *order = p.order + blockIdx.x * p.rows;
+    const i32 *pivots = p.pivots + blockIdx.x * p.count;
+    EACH(k, 0, p.rows) if (is_near) near[k] = (i32)k; else order[k] = k;
+    __syncthreads();
+    if (threadIdx.x == 0) { if (is_near) exchange(near, pivots, p.count); else exchange(order, pivots, p.count); }
+    __syncthreads();
+    EACH(k, 0, is_near ? p.rows : 0) order[k] = near[k];
 }
 """
 
@@ -203,8 +200,8 @@ def kernels(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def order_kernels() -> dict[str, Any]:
-    return loaded(ORDERS, {"places": "Places", "exchanges": "Exchanges"}, {"places", "exchanges"})
+def places_kernel() -> Any:
+    return loaded(PLACES, {"places": "Places"}, set())["places"]
 
 
 def loaded(text: str, names: dict[str, str], alone: set[str]) -> dict[str, Any]:
@@ -254,18 +251,7 @@ def qr(A: Array, columns: int, only_r: bool) -> tuple[Array | None, Array]:
 
 def places(pivots: Array, rows: int) -> Array:
     """The places that rows had before they were exchanged in turn, for a stack."""
-    count, order = len(pivots), empty(len(pivots), rows, dtype=dtypes.int64)
+    order = empty(len(pivots), rows, dtype=dtypes.int64)
     if order.size:
-        grid = -(-count // THREADS)
-        order_kernels()["places"](grid, THREADS, order, pivots, count, pivots.shape[-1], rows)
+        places_kernel()(len(pivots), THREADS, order, pivots, pivots.shape[-1], rows)
     return order
-
-
-def exchanges(order: Array, length: int) -> Array:
-    """The first exchanges of rows that make up a permutation, for a stack."""
-    count, rows = order.shape
-    pivots, work = empty(count, length, dtype=dtypes.int32), empty(2, count, rows, dtype=dtypes.int64)
-    if pivots.size:
-        grid = -(-count // THREADS)
-        order_kernels()["exchanges"](grid, THREADS, pivots, order, work[0], work[1], count, length, rows)
-    return pivots
