@@ -326,9 +326,11 @@ def forward_of(form: Form, xp: Namespace, arguments: Any) -> Any:
 
 def lies_as_operands(form: Form, arguments: Any) -> bool:
     """Whether the elements of a result should lie row by row because those of all operands do."""
-    return form.order[0] != "columns" and all(
-        [arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order]
-    )
+    for k in form.in_order:  # a list for all() takes twice as long
+        tensor = arguments[k]
+        if tensor is not None and not tensor._array.flags.c_contiguous:
+            return False
+    return form.order[0] != "columns"
 
 
 def finished(form: Form, xp: Namespace, arguments: Any, out: Array, half: DType | None) -> Any:
