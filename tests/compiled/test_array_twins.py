@@ -22,7 +22,7 @@ from undertow.ops.pointwise.activations import (
     silu_gradient,
 )
 from undertow.ops.pointwise.arithmetic import difference, negated
-from undertow.ops.pointwise.comparison import greater, greater_equal, less, less_equal
+from undertow.ops.pointwise.comparison_logic_bits import greater, greater_equal, less, less_equal
 from undertow.ops.pointwise.gelu import gaussian_linear
 from undertow.ops.pointwise.powers import power
 from undertow.ops.pointwise.sigmoid_logit import logistic, sigmoid_gradient

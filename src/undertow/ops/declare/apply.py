@@ -302,18 +302,10 @@ def widen(form: Form, xp: Namespace, arrays: list[Array]) -> DType | None:
     return half
 
 
-def widen_again(form: Form, arrays: list[Array]) -> DType | None:
-    """Widen what was cast to a default dtype of half precision; that dtype, if there was any."""
-    narrow = [k for k in form.taking_part if form.widens and is_narrow(arrays[k])]
-    dtype = arrays[narrow[0]].dtype if narrow else None
-    for k in narrow:
-        arrays[k] = wide(arrays[k])
-    return dtype
-
-
 def forward_again(form: Form, xp: Namespace, arrays: list[Array], half: DType | None) -> tuple[Any, DType | None]:
     """The forward on operands that were cast when its result was seen, and what that has to be rounded to."""
-    half = half or widen_again(form, arrays)
+    if half is None and form.widens:
+        half = widen(form, xp, arrays)  # they were cast to the default dtype, which may be of half precision
     return forward_of(form, xp, arrays), half
 
 
@@ -326,9 +318,11 @@ def forward_of(form: Form, xp: Namespace, arguments: Any) -> Any:
 
 def lies_as_operands(form: Form, arguments: Any) -> bool:
     """Whether the elements of a result should lie row by row because those of all operands do."""
-    return form.order[0] != "columns" and all(
-        [arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order]
-    )
+    for k in form.in_order:  # a list for all() takes twice as long
+        tensor = arguments[k]
+        if tensor is not None and not tensor._array.flags.c_contiguous:
+            return False
+    return form.order[0] != "columns"
 
 
 def finished(form: Form, xp: Namespace, arguments: Any, out: Array, half: DType | None) -> Any:
