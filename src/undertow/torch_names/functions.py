@@ -15,6 +15,7 @@ from undertow.backend.public_dtypes import unavailable
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import OutOfMemoryError as OutOfMemoryError
 from undertow.ops.create.creation import frombuffer
+from undertow.ops.reduce.segments import segment_reduce as _segment_reduce  # noqa: F401
 from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
 from undertow.tensor.torch_function import asks

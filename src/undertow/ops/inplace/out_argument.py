@@ -52,6 +52,9 @@ SAME_DTYPE = frozenset(
 #: functions that compute in the dtype of their `out`, unless they are told another
 COMPUTED_IN_OUT = frozenset(["sum", "prod", "cumsum", "cumprod"])
 
+#: functions that make a tensor of nothing: likewise, and of truths, too
+MADE_IN_OUT = frozenset("arange empty eye full linspace logspace ones rand randint randn randperm zeros".split())
+
 
 def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Array) -> Array:
     """`function(*args, **kwargs)`, written into `out`: a tensor, or a tuple of them for several results."""
@@ -72,7 +75,8 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     for target in targets:
         check_in_place(target, name)
         check_overlap(function, target, args, kwargs)
-    if name in COMPUTED_IN_OUT and kwargs.get("dtype") is None and targets[0]._array.dtype != dtypes.bool_:
+    computed = name in MADE_IN_OUT or (name in COMPUTED_IN_OUT and targets[0]._array.dtype != dtypes.bool_)
+    if computed and kwargs.get("dtype") is None:
         kwargs = {**kwargs, "dtype": targets[0]._array.dtype}
     result = unrecorded(function, args, kwargs)
     results = result if isinstance(result, tuple | list) else (result,)
@@ -180,7 +184,9 @@ def namespace_function(name: str) -> Callable[..., Any]:
     op = REGISTRY[name]
     if "out" not in op.variants[name]:
         return op.function
-    return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
+    if op.kind in ("primitive", "nondifferentiable"):
+        return function_with_out(op)
+    return with_out(op.function, draws=op.random is not None)
 
 
 @functools.cache
@@ -198,9 +204,14 @@ def public_function(name: str) -> Callable[..., Any]:
     return found
 
 
-def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(function: Callable[..., Any], draws: bool) -> Callable[..., Any]:
+    """The function with an argument `out`.
+
+    draws  it draws numbers: it must not be called a second time where the first result does not fit, as the core does
+    """
+
     @asks
-    @shortcut(function, ForeignOperandError, name="with_out")
+    @shortcut(function, ForeignOperandError, draws, name="with_out")
     @functools.wraps(function)
     def wrapped(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
         if out is not None:
