@@ -281,7 +281,11 @@ def explained(full: str, call: str, body: str) -> str:
     plain = re.sub(r"(?s)^```.*?^```", "", words, flags=re.M).replace("\\_", "_")
     listed = {} if REFERS.search(body) else unexplained(full, call, plain)
     rows = "\n".join([f"- `{name}`: {meaning}" for name, meaning in listed.items()])
-    return f"{words.rstrip()}\n\n{rows}\n\n{fence}{rest}".rstrip() if rows else body
+    if not rows:
+        return body
+    words = words.rstrip()
+    gap = "\n" if words.rpartition("\n\n")[2].startswith("- `") else "\n\n"  # a list goes on
+    return f"{words}{gap}{rows}\n\n{fence}{rest}".rstrip()
 
 
 def called(value: Any, of_class: bool) -> str:
