@@ -70,7 +70,7 @@ figures:
 	$(PYTHON) -m benchmarks.profiler --update
 	$(PYTHON) -m benchmarks.growth --only numbers nodes rows parameters --turns 2 --update
 	$(PYTHON) -m benchmarks.page --update
-	$(PYTHON) -m benchmarks.choices sparse-jacobian saved-hooks anomaly-mode followed-intermediates --update
+	$(PYTHON) -m benchmarks.choices sparse-jacobian saved-hooks anomaly-mode followed-intermediates by-hand --update
 
 format:
 	$(PYTHON) -m ruff format .

@@ -218,9 +218,70 @@ def backward_with(helpers: int, leaves: list[Any]) -> float:
         graph.set_parallel_branches(0)
 
 
+# ---- docs/from-numpy.md
+
+
+def by_hand() -> Table:
+    rows = []
+    for width in (16, 64, 256, 1024):
+        steps = max(3, 20_000 // width)
+        ways = [partial(repeated, make(width), steps) for make in (numpy_step, undertow_step)]
+        hand, own = [seconds / steps for seconds in fastest(ways, 15)]
+        rows.append([f"{width}", *[f"{1e6 * s:,.0f} µs" for s in (hand, own)], f"{own / hand:.2f}"])
+    return [["width of both layers", "gradients by hand", "undertow", "ratio"], *rows]
+
+
+EXAMPLES, RATE = 64, np.float32(1e-3)
+
+
+def arrays(width: int) -> list[Any]:
+    """Inputs and targets, and the weights and biases of two layers."""
+    rng = np.random.default_rng(0)
+    shapes = [(EXAMPLES, width), (EXAMPLES, width), (width, width), (width,), (width, width), (width,)]
+    return [rng.normal(0, width**-0.5, shape).astype(np.float32) for shape in shapes]
+
+
+def numpy_step(width: int) -> Callable[[], None]:
+    """A step of gradient descent on the mean squared error of a network, whose backward pass is written out."""
+    x, y, w1, b1, w2, b2 = arrays(width)
+
+    def step() -> None:
+        nonlocal w1, b1, w2, b2
+        h = np.tanh(x @ w1 + b1)
+        g = (2 / y.size) * (h @ w2 + b2 - y)
+        inner = (g @ w2.T) * (1 - h * h)
+        w2 -= RATE * (h.T @ g)
+        b2 -= RATE * g.sum(0)
+        w1 -= RATE * (x.T @ inner)
+        b1 -= RATE * inner.sum(0)
+
+    return step
+
+
+def undertow_step(width: int) -> Callable[[], None]:
+    x, y, *values = [ut.from_numpy(array) for array in arrays(width)]
+    w1, b1, w2, b2 = parameters = [ut.nn.Parameter(value) for value in values]
+    optimizer = ut.optim.SGD(parameters, lr=float(RATE))
+
+    def step() -> None:
+        h = (x @ w1 + b1).tanh()
+        loss = ((h @ w2 + b2 - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def repeated(step: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        step()
+
+
 MEASURED: dict[str, Callable[[], Table]] = {
     "sparse-jacobian": sparse_jacobian, "saved-hooks": saved_hooks, "anomaly-mode": anomaly_mode,
     "followed-intermediates": followed_intermediates, "branches": branches,
+    "by-hand": by_hand,
 }  # fmt: skip
 
 

@@ -65,6 +65,7 @@ ASKED = {
     "gradient clipping": "how-do-i", "save model": "files", "memory leak": "saved-tensors", "nan gradient": "hooks",
     "learning rate schedule": "optim", "sparse gradients": "sparse", "tensor subclass": "Tensor.as_subclass",
     "non-deterministic": "how-do-i", "out of memory": "seeing", "reduce memory usage": "checkpoint",
+    "validation accuracy": "how-do-i", "csv table": "how-do-i", "make it faster": "how-do-i", "install GPU": "install",
     "multiple GPUs": "cuda", "curve fitting": "examples/scipy_fit", "scipy minimize": "numpy",
     "Trying to backward through the graph a second time":
         "troubleshooting#trying-to-backward-through-the-graph-a-second-time",

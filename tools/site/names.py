@@ -22,7 +22,8 @@ from undertow.torch_names.missing import BELOW, INSTEAD
 
 #: modules of PyTorch that tools/missing_names.py does not compare, because undertow has a part of each
 FURTHER = """
-torch.backends.cudnn torch.cuda.nvtx torch.distributed.checkpoint torch.distributed.nn torch.distributed.optim
+torch.accelerator torch.backends torch.backends.cuda torch.backends.cudnn torch.backends.mkldnn torch.backends.mps
+torch.backends.openmp torch.cuda.nvtx torch.distributed.checkpoint torch.distributed.nn torch.distributed.optim
 torch.distributed.pipelining torch.nn.attention.flex_attention torch.nn.grad torch.nn.utils.fusion torch.onnx
 torch.utils.data.distributed
 """.split()

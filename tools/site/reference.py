@@ -22,6 +22,7 @@ from undertow.ops import FAMILIES
 from undertow.ops.declare.op import REGISTRY, Op
 from undertow.ops.reference.arguments import unexplained
 from undertow.ops.reference.documentation import example_in_place, text_of
+from undertow.scopes import Scope
 
 #: page -> its title and what it has, as "module" or "module.Class"
 MODULES = {
@@ -281,14 +282,23 @@ def explained(full: str, call: str, body: str) -> str:
     plain = re.sub(r"(?s)^```.*?^```", "", words, flags=re.M).replace("\\_", "_")
     listed = {} if REFERS.search(body) else unexplained(full, call, plain)
     rows = "\n".join([f"- `{name}`: {meaning}" for name, meaning in listed.items()])
-    return f"{words.rstrip()}\n\n{rows}\n\n{fence}{rest}".rstrip() if rows else body
+    if not rows:
+        return body
+    words = words.rstrip()
+    gap = "\n" if words.rpartition("\n\n")[2].startswith("- `") else "\n\n"  # a list goes on
+    return f"{words}{gap}{rows}\n\n{fence}{rest}".rstrip()
+
+
+#: what classes without arguments inherit, which lets them be told of some to refuse them
+TAKING_NOTHING = (undertow.nn.Module.__init__, Scope.__init__)
 
 
 def called(value: Any, of_class: bool) -> str:
     """The signature, of methods as they are called on an object."""
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         return ""
-    if inspect.isclass(value) and value is not undertow.nn.Module and value.__init__ is undertow.nn.Module.__init__:
+    takes_nothing = inspect.isclass(value) and value.__init__ in TAKING_NOTHING and value is not undertow.nn.Module
+    if takes_nothing and not getattr(value, "at_once", False):  # else `prepare` takes them
         return "()"
     is_bound = of_class and not isinstance(value, staticmethod) and not inspect.isclass(value)
     return texts.signature(getattr(value, "__func__", value), is_bound)

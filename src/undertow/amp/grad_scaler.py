@@ -82,7 +82,7 @@ class GradScaler:
     def scale(self, outputs: Any) -> Any:
         """A tensor times the scale, or a list or tuple of them.
 
-        outputs  a tensor, or a tree of tensors
+        outputs  a loss, or a list or tuple of them
         """
         if not self._enabled:
             return outputs

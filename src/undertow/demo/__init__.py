@@ -17,12 +17,16 @@ from undertow.demo.drawing import curve, images_beside
 from undertow.demo.plotting import draw_losses, draw_units
 from undertow.demo.training import BATCH, IMAGES, SHARES, Trained, answers, check_gradients, saved_and_loaded, train
 
-NEXT = """Where to look next:
-  undertow/demo/digits.py, training.py   the program that just ran
-  docs/index.md                          the start of the documentation
-  docs/examples.md                       more programs, with plots
-  docs/from-pytorch.md                   for those who come from there
-  python -m undertow info                versions, devices, threads
+NEXT = f"""Where to look next:
+  {Path(__file__).parent}
+                                  the program that just ran: training.py and digits.py
+  help(undertow.nn.Linear)        what something does and takes, with an example; so for all functions and classes
+  python -m undertow info         versions, devices, threads
+  python -m undertow run FILE     a program written for PyTorch, as it is
+And in undertow's repository:
+  docs/index.md                   the start of the documentation; `make docs` builds a site that can be searched
+  docs/examples.md                more programs, with plots
+  docs/from-pytorch.md            for those who come from there; docs/from-numpy.md for the others
 """
 
 

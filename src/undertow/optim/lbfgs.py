@@ -27,7 +27,7 @@ class LBFGS(Optimizer):
     line_search_fn    None (step length lr) or "strong_wolfe"
     progress          show how far each step is; True: on standard error, or a stream
     tolerance_grad    a step ends when no element of the gradient is larger
-    tolerance_change  a step ends when neither the parameters nor the loss change by more
+    tolerance_change  a step ends when the parameters, or the loss, change by no more
 
     >>> import undertow as ut
     >>> p = ut.tensor([3.0, -2.0], requires_grad=True)

@@ -78,7 +78,7 @@ class FunctionEvent(_Times):
     start_us, end_us     when it began and ended, in microseconds
     overload_name        of the operation, or ""
     input_shapes, concrete_inputs  the shapes of its arguments, and those that are numbers
-    scope                0: of an operation; 1: of a node; 7: of the program
+    scope                0: of an operation; 1: of a node
     use_device           the kind of the other device that takes part, or None
     cpu_memory_usage, device_memory_usage  bytes that it took, less those it gave back
     is_async, is_remote  whether it ends on another thread, or process

@@ -152,7 +152,7 @@ def pad_packed_sequence(
     sequence       a PackedSequence
     batch_first    (examples, steps, ...) instead
     padding_value  what is put behind shorter ones
-    total_length   how many steps at least; None: those of the longest
+    total_length   how many steps the result has; None: those of the longest
 
     >>> import undertow as ut
     >>> packed = ut.nn.utils.rnn.pack_sequence([ut.tensor([1.0, 2.0]), ut.tensor([3.0])])

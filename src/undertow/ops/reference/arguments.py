@@ -113,6 +113,30 @@ MEANINGS = {
 }  # fmt: skip
 
 
+#: what `input` is like -> the functions of which that is so
+INPUTS = {
+    "(N, C, L), or (C, L)": "adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d lp_pool1d max_pool1d",
+    "(N, C, H, W), or (C, H, W)": "adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d lp_pool2d",
+    "(N, C, D, H, W), or (C, D, H, W)": "adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d lp_pool3d max_pool3d",
+    "(N, C, ...)": "channel_shuffle feature_alpha_dropout_ feature_dropout feature_dropout_ group_norm",
+    "(N, C), (C), or (N, C, ...): logarithms of probabilities": "nll_loss",
+    "a tensor whose last sizes are `normalized_shape`": "layer_norm rms_norm",
+    "a tensor whose size along `dim` is even": "glu",
+    "square matrices: (..., n, n)": "det inverse logdet matrix_exp matrix_power slogdet",
+    "matrices that equal their conjugate transpose, with positive eigenvalues: (..., n, n)": "cholesky",
+    "a matrix, or a batch of them: (..., m, n)": "adjoint fliplr frobenius_norm geqrf nuclear_norm orgqr ormqr "
+    "pinverse qr tril triu",
+    "a matrix: (m, n)": "mm mv trace",
+    "matrices: (batch, m, n)": "bmm",
+    "a vector": "combinations dot vdot",
+    "a vector, or a matrix": "diag t",
+    "n points, its rows: (n, d)": "pdist nn.functional.pdist",
+    "the signal": "stft",
+    "complex numbers": "view_as_real",
+}
+MEANINGS |= {f"undertow.{name}": {"input": like} for like, names in INPUTS.items() for name in names.split()}
+
+
 def meanings(full: str) -> dict[str, str]:
     """What is known of the arguments of something, by its full name."""
     found: dict[str, str] = {}

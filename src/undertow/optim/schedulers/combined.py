@@ -95,7 +95,7 @@ class SequentialLR(CombinedScheduler):
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next step of the scheduler whose turn it is.
 
-        epoch  None
+        epoch  accepted, without effect
         """
         self.last_epoch += 1
         n = bisect_right(self._milestones, self.last_epoch)
@@ -135,7 +135,7 @@ class ChainedScheduler(CombinedScheduler):
     def step(self, epoch: int | None = None) -> None:
         """Let all of them go on.
 
-        epoch  None
+        epoch  accepted, without effect
         """
         for scheduler in self._schedulers:
             scheduler.step()
