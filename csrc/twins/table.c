@@ -11,6 +11,7 @@ typedef struct {
     STAND_IN_HEAD
     Kernel kernel;
     Py_ssize_t count; /* of arguments */
+    int is_ufunc;
     PyObject *names;  /* a tuple: which of them, the last ones, are given by name alone */
 } Twin;
 
@@ -20,6 +21,7 @@ static const struct {
     const char *name;
     Kernel kernel;
     Py_ssize_t count;
+    int is_ufunc; /* whether the Python function does no more than call one */
 } kernels[] = {{"transpose_matrix", transpose_matrix, 2}, {"broadcast_to", broadcast_to, 2}, {"sum_to", sum_to, 2},
                {"multiply_matrices", multiply_matrices, 3}, {"threshold_gradient", threshold_gradient, 4},
                {"positive_part", positive_part, 2},
@@ -44,9 +46,9 @@ static const struct {
                {"clamp_to_numbers_rule", clamp_to_numbers_rule, 5}, {"logistic", logistic, 2},
                {"sigmoid_gradient", sigmoid_gradient, 3}, {"sigmoid_linear", sigmoid_linear, 2},
                {"silu_gradient", slope_of_silu_twin, 3}, {"log_one_plus_exp", log_one_plus_exp, 4},
-               {"difference", difference, 3}, {"negated", negated, 2}, {"less", less, 3},
-               {"less_equal", less_equal, 3}, {"greater", greater, 3}, {"greater_equal", greater_equal, 3},
-               {"power", power, 3}, {"gaussian_linear", gaussian_linear, 3}, {"copied", copied_small, 1},
+               {"difference", difference, 3, 1}, {"negated", negated, 2, 1}, {"less", less, 3, 1},
+               {"less_equal", less_equal, 3, 1}, {"greater", greater, 3, 1}, {"greater_equal", greater_equal, 3, 1},
+               {"power", power, 3, 1}, {"gaussian_linear", gaussian_linear, 3}, {"copied", copied_small, 1},
                {"apply_linear", apply_linear, 4}, {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6},
                {"dim", dim, 1}, {"numel", numel, 1}, {"element_size", element_size, 1}, {"data_ptr", data_ptr, 1},
                {"is_contiguous", is_contiguous, 1}, {"stride", stride, 1}, {"storage_offset", storage_offset, 1}};
@@ -80,6 +82,12 @@ twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *
         }
     }
     return quiet_call(self->function, given, flagged, names);
+}
+
+int
+is_twin_of_more(PyObject *function)
+{
+    return Py_IS_TYPE(function, &Twin_Type) && !((Twin *)function)->is_ufunc;
 }
 
 /* The names of the arguments that a Python function takes by name alone. */
@@ -127,6 +135,7 @@ twin_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->function = Py_NewRef(function);
         self->kernel = kernels[k].kernel;
         self->count = kernels[k].count;
+        self->is_ufunc = kernels[k].is_ufunc;
         self->names = Py_NewRef(names);
     }
     Py_XDECREF(names);

@@ -105,6 +105,10 @@ softmax_columns = kernel("softmax_columns")
 SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = range(3)
 #: (x, pairs) -> its gradient; a pair is the gradient of a result, and the result
 logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
+#: (start, step, count, dtype) -> start, start + step, ...
+range_array = kernel("range_array")
+#: (start, end, count, dtype) -> numbers at equal distances, counted from both ends
+equal_distances = kernel("equal_distances")
 #: (x, index, dim) -> x.take(index, dim)
 take = kernel("take")
 #: on other devices alone: (index, first, end) -> True; one outside of [first, end) is an IndexError at the next look

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
+from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.create.creation import as_shape, float_dtype, leaf, sequence_shape
@@ -22,7 +23,8 @@ from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.pointwise.unary import not_implemented
 from undertow.ops.random import draw as draw
-from undertow.ops.random.generator import as_generator
+from undertow.ops.random.generator import as_generator, usual_stream
+from undertow.scopes import common_lock
 from undertow.tensor import Tensor, current_edge
 from undertow.tensor.memory_formats import made_in_order
 
@@ -60,6 +62,7 @@ def drawn_on(
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def rand(
     *shape: Any,
@@ -83,6 +86,7 @@ def rand(
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def randn(
     *shape: Any,
@@ -117,6 +121,7 @@ def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[i
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def randint(
     *args: Any,
@@ -148,6 +153,7 @@ def randint(
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def randperm(
     n: int,
@@ -583,7 +589,7 @@ METHODS = {
     "exponential_": in_place("exponential", _filler("exponential_", _exponential)),
     "geometric_": in_place("geometric", _filler("geometric_", _geometric)),
     "log_normal_": in_place("log_normal", _filler("log_normal_", _log_normal)),
-    "normal_": in_place("normal", _filler("normal_", _normal)),
+    "normal_": shortcut(usual_stream, common_lock)(in_place("normal", _filler("normal_", _normal))),
     "random_": random_,
-    "uniform_": in_place("uniform", _filler("uniform_", _uniform)),
+    "uniform_": shortcut(usual_stream, common_lock)(in_place("uniform", _filler("uniform_", _uniform))),
 }
