@@ -233,6 +233,7 @@ static PyMethodDef functions[] = {
     {"trust_twister", (PyCFunction)trust_twister, METH_O},
     {"read_twister", (PyCFunction)read_twister, METH_O},
     {"place_twister", (PyCFunction)(void (*)(void))place_twister, METH_FASTCALL},
+    {"products_of_others", (PyCFunction)(void (*)(void))products_of_others, METH_FASTCALL},
     {"range_array", (PyCFunction)(void (*)(void))range_array, METH_FASTCALL},
     {"equal_distances", (PyCFunction)(void (*)(void))equal_distances, METH_FASTCALL},
     {"random_permutation", (PyCFunction)(void (*)(void))random_permutation, METH_FASTCALL},

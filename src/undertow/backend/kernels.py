@@ -148,6 +148,8 @@ leaky = kernel("leaky")
 running_sums = kernel("running_sums")
 #: (x, dim) -> running products
 running_products = kernel("running_products")
+#: (x, dim) -> for every element, the product of the others along a dimension
+products_of_others = kernel("products_of_others")
 #: (x, dim, whether the smallest) -> (running extremes, the latest places where they were met)
 running_extremes = kernel("running_extremes")
 #: on other devices alone: (query, key, value, whether causal, scale) -> (attention, logs of the sums); (g, needs,
