@@ -196,6 +196,7 @@ PyObject *give_gradients(PyObject *module, PyObject *const *arguments, Py_ssize_
 /* ---- twins/table.c */
 
 extern PyTypeObject Twin_Type;
+int is_twin_of_more(PyObject *function); /* whether it is a twin, and of more than a ufunc */
 extern PyTypeObject Sizes_Type;
 
 /* ---- formula/blocks.c */

@@ -7,6 +7,7 @@
 #include "loops/memory.h"
 #include "loops/threads.h"
 #include "kernels/kernels.h"
+#include "kernels/ranges.h"
 #include "kernels/running_extremes.h"
 #include "kernels/softmax_columns.h"
 #include "rows.h"
@@ -233,6 +234,9 @@ static PyMethodDef functions[] = {
     {"trust_twister", (PyCFunction)trust_twister, METH_O},
     {"read_twister", (PyCFunction)read_twister, METH_O},
     {"place_twister", (PyCFunction)(void (*)(void))place_twister, METH_FASTCALL},
+    {"products_of_others", (PyCFunction)(void (*)(void))products_of_others, METH_FASTCALL},
+    {"range_array", (PyCFunction)(void (*)(void))range_array, METH_FASTCALL},
+    {"equal_distances", (PyCFunction)(void (*)(void))equal_distances, METH_FASTCALL},
     {"random_permutation", (PyCFunction)(void (*)(void))random_permutation, METH_FASTCALL},
     {"softmax_rows", (PyCFunction)(void (*)(void))softmax_rows, METH_FASTCALL},
     {"softmax_rows_gradient", (PyCFunction)(void (*)(void))softmax_rows_gradient, METH_FASTCALL},

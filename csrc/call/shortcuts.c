@@ -15,7 +15,11 @@ static const struct {
             {"numpy_T", numpy_T}, {"contiguous", contiguous}, {"sum", over_dims}, {"mean", over_dims},
             {"max", over_dims}, {"min", over_dims},
             {"matmul", matmul}, {"squeeze", squeeze}, {"chunk", chunk}, {"split", split}, {"zero_", zero_, "zero_"},
-            {"fill_", fill_, "fill_"}, {"copy_", copy_, "copy_"}, {"with_out", wrapped}};
+            {"fill_", fill_, "fill_"}, {"copy_", copy_, "copy_"}, {"with_out", wrapped},
+            {"rand", rand_new, "rand"}, {"randn", randn_new, "randn"}, {"randint", randint_new, "randint"},
+            {"randperm", randperm_new, "randperm"},
+            {"uniform_", fill_uniform, "uniform_"}, {"normal_", fill_normal, "normal_"},
+            {"arange", arange_new}, {"linspace", linspace_new}};
 
 /* What the shortcut does with that state, if it calls operations that read it. */
 static PyObject *

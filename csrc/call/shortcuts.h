@@ -49,6 +49,17 @@ PyObject *fill_(const Shortcut *self, PyObject *state, PyObject *const *given, P
 PyObject *copy_(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *wrapped(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
 
+/* ---- shortcuts_new.c */
+
+PyObject *rand_new(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *randn_new(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *randint_new(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *randperm_new(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *fill_uniform(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *fill_normal(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *arange_new(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+PyObject *linspace_new(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names);
+
 /* ---- small things */
 
 /* The array of a tensor that is what most are: on the CPU, of a dtype that NumPy knows; or NULL. */

@@ -333,6 +333,7 @@ typedef struct {
     const Program *program;
     Walk walk;
     npy_intp block_size, row_size, blocks_in_row; /* one row has all elements if blocks are no parts of rows */
+    size_t buffer_size; /* bytes: that of the program, less if there are few elements */
     char *out;
     double *sums;        /* of blocks, if they are added up */
     atomic_int is_short; /* of memory */
@@ -372,7 +373,7 @@ block_of_result(const Run *run, int number, npy_intp first, char *scratch, const
     *stride = varies ? place->size : 0;
     *count = varies ? *count : 1;
     return is_last && !program->adds_up ? run->out + first * place->size
-                                        : scratch + place->buffer * program->buffer_size;
+                                        : scratch + place->buffer * run->buffer_size;
 }
 
 /* 0 if something that is assumed is not so */
@@ -384,7 +385,7 @@ run_block(const Run *run, npy_intp block, npy_intp first, npy_intp count, char *
     npy_intp strides[MOST_PLACES];
     int constants = program->input_count, results = constants + program->constant_count, last = program->step_count - 1;
     for (int k = 0; k < program->input_count; k++) {
-        char *buffer = scratch + (program->buffer_count + k) * program->buffer_size;
+        char *buffer = scratch + (program->buffer_count + k) * run->buffer_size;
         blocks[k] = block_of_input(run, k, first, count, buffer, &strides[k]);
     }
     for (int k = 0; k < program->constant_count; k++) {
@@ -421,7 +422,7 @@ run_blocks(void *context, Py_ssize_t first, Py_ssize_t last)
     Run *run = context;
     const Program *program = run->program;
     npy_intp block_size = run->block_size;
-    char *memory = malloc((program->buffer_count + program->input_count) * program->buffer_size + 64);
+    char *memory = malloc((program->buffer_count + program->input_count) * run->buffer_size + 64);
     if (memory == NULL) {
         atomic_store(&run->is_short, 1);
         return;
@@ -467,6 +468,8 @@ choose_blocks(Run *run)
     run->row_size = is_scattered && row >= long_row ? row : walk->size;
     run->block_size = is_direct ? 8 * IN_BLOCK : IN_BLOCK;
     run->blocks_in_row = (run->row_size + run->block_size - 1) / run->block_size;
+    npy_intp most = walk->size < IN_BLOCK ? (walk->size + 63) / 64 * 64 : IN_BLOCK;
+    run->buffer_size = run->program->buffer_size / IN_BLOCK * most;
 }
 
 /* Whether the program was made for such arrays. */
@@ -521,15 +524,17 @@ run_program(Program *self, PyObject *const *given, PyArrayObject *into)
     return result;
 }
 
+PyObject *
+program_value(Program *self, PyObject *const *given, Py_ssize_t count)
+{
+    return fits_inputs(self, given, count) ? run_program(self, given, NULL) : NULL;
+}
+
 /* program(array, ...): the result; NotImplemented if it is not for such arrays */
 static PyObject *
 program_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
-    Program *self = (Program *)callable;
-    PyObject *result = NULL;
-    if (names == NULL && fits_inputs(self, given, PyVectorcall_NARGS(flagged))) {
-        result = run_program(self, given, NULL);
-    }
+    PyObject *result = names == NULL ? program_value((Program *)callable, given, PyVectorcall_NARGS(flagged)) : NULL;
     return result == NULL && !PyErr_Occurred() ? Py_NewRef(Py_NotImplemented) : result;
 }
 

@@ -42,6 +42,9 @@ typedef struct {
     Step steps[MOST_STEPS];
 } Program;
 
+/* What a program gives for these arrays; NULL without an exception if it is not for such ones. */
+PyObject *program_value(Program *self, PyObject *const *given, Py_ssize_t count);
+
 /* target (ufunc)= other, an array or a number, in place, if both are large and lie plainly; whether it is done */
 int change_large(PyObject *ufunc, PyObject *target, PyObject *other);
 
@@ -57,6 +60,9 @@ int write_target(PyObject *call, PyArrayObject *target);
 
 /* The program of a function for these arguments, and its inputs, as a tuple; NULL without an exception: none. */
 PyObject *program_and_inputs(PyObject *programs, PyObject *const *arguments, Py_ssize_t count);
+
+/* What a function's program gives for small arrays; NULL without an exception: the function is to be called. */
+PyObject *value_of_small(PyObject *programs, PyObject *const *arguments, Py_ssize_t count);
 
 /* ---- walk.c: operands of many shapes and strides as one sequence of elements */
 

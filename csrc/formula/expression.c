@@ -13,12 +13,18 @@ enum kind { ARGUMENT, CONSTANT, BINARY, UNARY, CALL, ATTRIBUTE, ITEM, CONDITION,
 
 #define SHORT_ROW 32      /* elements */
 #define MANY_ROWS 1000
+#define MANY_FOR_TWIN 128 /* elements: twins are for few */
+#define MANY_FOR_ARITHMETIC 1025
+
+#define NEVER ((npy_intp)1 << 60)
 
 static npy_intp large = 32768; /* elements from which on a formula is evaluated in blocks */
+static int small = 1;          /* whether one may be that has fewer */
 
 struct Expression {
     enum kind kind;
-    int symbol;         /* of BINARY, UNARY and COMPARE, of a CALL that is + - * / (else -1); the number of an ARGUMENT */
+    int symbol;         /* of BINARY, UNARY and COMPARE, of a CALL that is + - * / (else -1); the number of an ARGUMENT;
+                           from how many elements on BLOCKS, that are not large, may be better than what they stand for */
     int count;          /* how many parts */
     PyObject *constant; /* of CONSTANT; the name of an ATTRIBUTE; the names of a CALL's keyword arguments, or NULL; the
                            function of BLOCKS */
@@ -130,6 +136,37 @@ arithmetic_symbol(const Expression *call)
     return is_plain_call ? symbol_of(call->parts[0]->constant) : -1;
 }
 
+/* What a formula costs at least, in arithmetic of small arrays: other array functions cost twice as much. A conditional
+ * part is the lesser one. */
+static int
+least_cost(const Expression *formula)
+{
+    int is_call = formula->kind == CALL || formula->kind == BINARY || formula->kind == UNARY || formula->kind == COMPARE;
+    int is_arithmetic = (formula->kind == CALL || formula->kind == BINARY) && formula->symbol >= 0 &&
+                        formula->symbol < ARITHMETIC;
+    int cost = is_arithmetic ? 1 : is_call ? 2 : 0;
+    if (formula->kind == CONDITION) {
+        int one = least_cost(formula->parts[1]), other = least_cost(formula->parts[2]);
+        return one < other ? one : other;
+    }
+    for (int k = 0; k < formula->count; k++) {
+        cost += least_cost(formula->parts[k]);
+    }
+    return cost;
+}
+
+/* From how many elements on a formula that is not large is better evaluated in blocks. */
+static int
+least_in_blocks(const Expression *formula)
+{
+    PyObject *function = formula->kind == CALL ? formula->parts[0]->constant : NULL;
+    if (function != NULL && is_twin_of_more(function)) {
+        return MANY_FOR_TWIN;
+    }
+    int cost = function != NULL && PyFunction_Check(function) ? INT_MAX : least_cost(formula);
+    return cost > 3 ? 1 : cost > 2 ? MANY_FOR_ARITHMETIC : INT_MAX;
+}
+
 /* ("argument", number), ("constant", object), (kind, operator or name, part, ...) or (kind, part, ...);
  * ("blocks", function, formula, argument, ...): the formula, or what the function gives for large arrays among these */
 Expression *
@@ -188,6 +225,9 @@ expression_new(PyObject *description)
         }
         if (known[k].kind == BLOCKS && !has_only_arguments(made)) {
             PyErr_SetString(PyExc_ValueError, "a formula in blocks is given arguments, not more than twelve");
+        }
+        else if (known[k].kind == BLOCKS) {
+            made->symbol = least_in_blocks(made->parts[0]);
         }
         if (PyErr_Occurred()) {
             expression_free(made);
@@ -363,7 +403,8 @@ are_large(PyObject *const *values, int count)
            (product >= 2 * MANY_ROWS && have_short_rows(values, count));
 }
 
-/* set_large(elements): from how many on formulas are evaluated in blocks, for tests; returns what it was before */
+/* set_large(elements): from how many on formulas are evaluated in blocks, for tests; returns what it was before. A very
+ * large number keeps small ones from it, too. */
 PyObject *
 set_large(PyObject *module, PyObject *elements)
 {
@@ -372,6 +413,7 @@ set_large(PyObject *module, PyObject *elements)
         return NULL;
     }
     large = wanted;
+    small = wanted < NEVER;
     return PyLong_FromSsize_t(before);
 }
 
@@ -409,7 +451,19 @@ narrow_value(const Expression *expression, PyObject *const *arguments)
     return result;
 }
 
-/* The value of a formula; if its arguments are large, in blocks. */
+/* Whether an argument is an array of so many elements. */
+static int
+is_one_of(PyObject *const *values, int count, npy_intp least)
+{
+    for (int k = 0; k < count; k++) {
+        if (PyArray_CheckExact(values[k]) && count_of((PyArrayObject *)values[k]) >= least) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The value of a formula; if its arguments are large, or it is worth it, in blocks. */
 static PyObject *
 value_in_blocks(const Expression *expression, PyObject *const *arguments)
 {
@@ -421,6 +475,12 @@ value_in_blocks(const Expression *expression, PyObject *const *arguments)
             return result;
         }
         Py_DECREF(result);
+    }
+    else if (small && is_one_of(values, count, expression->symbol)) {
+        PyObject *result = value_of_small(expression->constant, values, count);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
     }
     return expression_value(expression->parts[0], arguments);
 }

@@ -148,6 +148,7 @@ PyObject *silu_values(PyObject *module, PyObject *const *arguments, Py_ssize_t c
 PyObject *silu_slopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *running_sums(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *running_products(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *products_of_others(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *leaky(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lstm_step_gradient(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

@@ -2,6 +2,7 @@
  * Whoever calls these holds the lock of the generator.
  */
 #include "kernels/kernels.h"
+#include "kernels/draws.h"
 #include "loops/compile.h"
 #include "kernels/twister.h"
 #include "loops/log_sincos.h"
@@ -203,6 +204,93 @@ blocks_to_normal(PyObject *module, PyObject *fractions)
         WORK(size, turn_blocks(PyArray_DATA(drawn), data_of(out), size / 16));
     }
     return out;
+}
+
+/* ---- numbers in memory that is there */
+
+/* numbers * factor + start, rounded once; below `end`, which does not belong to the interval */
+CLONES static void
+spread_floats(float *out, Py_ssize_t count, float factor, float start, float end)
+{
+    for (Py_ssize_t k = 0; k < count; k++) {
+        float number = (float)(out[k] * (double)factor + start);
+        out[k] = number == end ? start : number;
+    }
+}
+
+void
+draw_uniform_floats(bitgen_t *bits, float *out, Py_ssize_t count, double low, double high)
+{
+    WORK(count, fill_singles(bits, out, count));
+    if (low != 0 || high != 1) {
+        spread_floats(out, count, (float)high - (float)low, (float)low, (float)high);
+    }
+}
+
+void
+draw_uniform_doubles(bitgen_t *bits, double *out, Py_ssize_t count, double low, double high)
+{
+    WORK(count, fill_doubles(bits, out, count));
+    for (Py_ssize_t k = 0; (low != 0 || high != 1) && k < count; k++) {
+        double number = out[k] * (high - low) + low;
+        out[k] = number == high ? low : number;
+    }
+}
+
+static void
+fill_normal_floats(bitgen_t *bits, float *out, Py_ssize_t count, double mean, double std)
+{
+    fill_singles(bits, out, count);
+    turn_blocks(out, out, count / NORMAL_BLOCK);
+    if (count % NORMAL_BLOCK) { /* the last ones are drawn again, as a block */
+        float *last = out + count - NORMAL_BLOCK;
+        fill_singles(bits, last, NORMAL_BLOCK);
+        turn_blocks(last, last, 1);
+    }
+    if (mean != 0 || std != 1) {
+        spread_floats(out, count, (float)std, (float)mean, NAN);
+    }
+}
+
+void
+draw_normal_floats(bitgen_t *bits, float *out, Py_ssize_t count, double mean, double std)
+{
+    WORK(count, fill_normal_floats(bits, out, count, mean, std));
+}
+
+void
+draw_normal_pairs(bitgen_t *bits, double *out, Py_ssize_t count)
+{
+    fill_normals(bits, out, count);
+}
+
+static void
+fill_integers(bitgen_t *bits, int64_t *out, Py_ssize_t count, int64_t low, uint64_t range)
+{
+    int per = range < WIDE_RANGE ? 1 : 2;
+    uint32_t words[WORDS];
+    for (Py_ssize_t k = 0; k < count; k += WORDS / per) {
+        Py_ssize_t here = count - k < WORDS / per ? count - k : WORDS / per;
+        draw_words(bits, words, per * here);
+        for (Py_ssize_t i = 0; i < here && per == 1; i++) {
+            out[k + i] = low + (int64_t)(words[i] % (uint32_t)range);
+        }
+        for (Py_ssize_t i = 0; i < here && per == 2; i++) {
+            out[k + i] = low + (int64_t)(((uint64_t)words[2 * i] << 32 | words[2 * i + 1]) % range);
+        }
+    }
+}
+
+void
+draw_integers(bitgen_t *bits, int64_t *out, Py_ssize_t count, int64_t low, uint64_t range)
+{
+    WORK(count, fill_integers(bits, out, count, low, range));
+}
+
+void
+draw_permutation(bitgen_t *bits, int64_t *out, Py_ssize_t count)
+{
+    WORK(count, fill_permutation(bits, out, count));
 }
 
 /* ---- functions: (capsule, count) -> array */

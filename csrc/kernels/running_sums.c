@@ -81,6 +81,48 @@ LOOPS(double, sum, 0, +=)
 LOOPS(float, product, 1, *=)
 LOOPS(double, product, 1, *=)
 
+/* For each of `count` rows or columns, `width` apart, the products of the other elements: what comes after each, and then
+ * what comes before. */
+#define OTHERS(REAL)                                                                                                  \
+    CLONES static void others_##REAL(const REAL *x, REAL *out, npy_intp n, npy_intp step, npy_intp width,             \
+                                     npy_intp count)                                                                  \
+    {                                                                                                                 \
+        double now[COLUMNS];                                                                                          \
+        for (npy_intp k = 0; k < count; k++) {                                                                        \
+            now[k] = 1;                                                                                               \
+        }                                                                                                             \
+        for (npy_intp j = n - 1; j >= 0; j--) {                                                                       \
+            for (npy_intp k = 0; k < count; k++) {                                                                    \
+                out[j * step + k * width] = (REAL)now[k];                                                             \
+                now[k] *= x[j * step + k * width];                                                                    \
+            }                                                                                                         \
+        }                                                                                                             \
+        for (npy_intp k = 0; k < count; k++) {                                                                        \
+            now[k] = 1;                                                                                               \
+        }                                                                                                             \
+        for (npy_intp j = 0; j < n; j++) {                                                                            \
+            for (npy_intp k = 0; k < count; k++) {                                                                    \
+                out[j * step + k * width] = (REAL)(out[j * step + k * width] * now[k]);                               \
+                now[k] *= x[j * step + k * width];                                                                    \
+            }                                                                                                         \
+        }                                                                                                             \
+    }                                                                                                                 \
+    static void others_pieces_##REAL(void *context, Py_ssize_t first, Py_ssize_t last)                                \
+    {                                                                                                                 \
+        Scan *scan = context;                                                                                         \
+        npy_intp n = scan->n, inner = scan->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;                          \
+        for (Py_ssize_t piece = first; piece < last; piece++) {                                                       \
+            npy_intp start = inner == 1 ? piece * AT_ONCE * n : piece / blocks * n * inner + piece % blocks * COLUMNS;\
+            npy_intp left = inner == 1 ? scan->outer - piece * AT_ONCE : inner - piece % blocks * COLUMNS;            \
+            npy_intp most = inner == 1 ? AT_ONCE : COLUMNS;                                                           \
+            others_##REAL((const REAL *)scan->x + start, (REAL *)scan->out + start, n, inner, inner == 1 ? n : 1,     \
+                          left < most ? left : most);                                                                 \
+        }                                                                                                             \
+    }
+
+OTHERS(float)
+OTHERS(double)
+
 /* (x, dim[, backwards]) */
 static PyObject *
 scanned(PyObject *const *arguments, int backwards, Share of_floats, Share of_doubles)
@@ -129,4 +171,14 @@ running_products(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         Py_RETURN_NONE;
     }
     return scanned(arguments, 0, product_pieces_float, product_pieces_double);
+}
+
+/* products_of_others(x, dim): for every element, the product of the others along a dimension */
+PyObject *
+products_of_others(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2) {
+        Py_RETURN_NONE;
+    }
+    return scanned(arguments, 0, others_pieces_float, others_pieces_double);
 }

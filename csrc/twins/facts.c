@@ -51,7 +51,7 @@ is_contiguous(PyObject *const *arguments)
     return array == NULL ? NULL : PyBool_FromLong(PyArray_IS_C_CONTIGUOUS(array));
 }
 
-/* stride(self), of all dimensions; a stride of 0 may have to be shown as another */
+/* stride(self, dim), of all dimensions without one; a stride of 0 may have to be shown as another */
 PyObject *
 stride(PyObject *const *arguments)
 {
@@ -61,6 +61,11 @@ stride(PyObject *const *arguments)
         if (PyArray_STRIDE(array, d) == 0 || PyArray_STRIDE(array, d) % size != 0) {
             return NULL;
         }
+    }
+    if (array != NULL && arguments[1] != NULL && arguments[1] != Py_None) {
+        npy_intp dim, ndim = PyArray_NDIM(array);
+        int is_there = read_size(arguments[1], &dim) && dim >= -ndim && dim < ndim;
+        return is_there ? PyLong_FromSsize_t(PyArray_STRIDE(array, (int)(dim < 0 ? dim + ndim : dim)) / size) : NULL;
     }
     PyObject *strides = array == NULL ? NULL : PyTuple_New(PyArray_NDIM(array));
     for (int d = 0; strides != NULL && d < PyArray_NDIM(array); d++) {

@@ -11,6 +11,7 @@ typedef struct {
     STAND_IN_HEAD
     Kernel kernel;
     Py_ssize_t count; /* of arguments */
+    int is_ufunc, optional;
     PyObject *names;  /* a tuple: which of them, the last ones, are given by name alone */
 } Twin;
 
@@ -20,6 +21,8 @@ static const struct {
     const char *name;
     Kernel kernel;
     Py_ssize_t count;
+    int is_ufunc; /* whether the Python function does no more than call one */
+    int optional; /* the last arguments, NULL if they are not given; otherwise all must be */
 } kernels[] = {{"transpose_matrix", transpose_matrix, 2}, {"broadcast_to", broadcast_to, 2}, {"sum_to", sum_to, 2},
                {"multiply_matrices", multiply_matrices, 3}, {"threshold_gradient", threshold_gradient, 4},
                {"positive_part", positive_part, 2},
@@ -45,14 +48,25 @@ static const struct {
                {"sigmoid_gradient", sigmoid_gradient, 3}, {"tanh_gradient", tanh_gradient, 3},
                {"sigmoid_linear", sigmoid_linear, 2},
                {"silu_gradient", slope_of_silu_twin, 3}, {"log_one_plus_exp", log_one_plus_exp, 4},
-               {"difference", difference, 3}, {"negated", negated, 2}, {"less", less, 3},
-               {"less_equal", less_equal, 3}, {"greater", greater, 3}, {"greater_equal", greater_equal, 3},
-               {"power", power, 3}, {"gaussian_linear", gaussian_linear, 3}, {"copied", copied_small, 1},
+               {"difference", difference, 3, 1}, {"negated", negated, 2, 1}, {"less", less, 3, 1},
+               {"less_equal", less_equal, 3, 1}, {"greater", greater, 3, 1}, {"greater_equal", greater_equal, 3, 1},
+               {"power", power, 3, 1}, {"gaussian_linear", gaussian_linear, 3}, {"copied", copied_small, 1},
                {"apply_linear", apply_linear, 4}, {"exponential_linear", exponential_linear, 5}, {"elu_gradient", elu_gradient, 6},
                {"dim", dim, 1}, {"numel", numel, 1}, {"element_size", element_size, 1}, {"data_ptr", data_ptr, 1},
-               {"is_contiguous", is_contiguous, 1}, {"stride", stride, 1}, {"storage_offset", storage_offset, 1}};
+               {"is_contiguous", is_contiguous, 1}, {"stride", stride, 2, .optional = 1}, {"storage_offset", storage_offset, 1}};
 
 /* ---- the type */
+
+#define MOST_BEHIND_OPTIONAL 4
+
+/* What the kernel makes of arguments of which the last are left out. */
+static PyObject *
+call_with_fewer(const Twin *self, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *arguments[MOST_BEHIND_OPTIONAL] = {NULL};
+    memcpy(arguments, given, count * sizeof(PyObject *));
+    return self->kernel(arguments);
+}
 
 /* Whether all arguments are given, in their order. */
 static int
@@ -74,13 +88,21 @@ static PyObject *
 twin_call(PyObject *callable, PyObject *const *given, size_t flagged, PyObject *names)
 {
     Twin *self = (Twin *)callable;
-    if (are_all(self, PyVectorcall_NARGS(flagged), names) && !core.without_twins) {
-        PyObject *result = self->kernel(given);
+    Py_ssize_t count = PyVectorcall_NARGS(flagged), fewest = self->count - self->optional;
+    int are_fewer = self->optional > 0 && names == NULL && count >= fewest && count < self->count;
+    if ((are_fewer || are_all(self, count, names)) && !core.without_twins) {
+        PyObject *result = are_fewer ? call_with_fewer(self, given, count) : self->kernel(given);
         if (result != NULL || PyErr_Occurred()) {
             return result;
         }
     }
     return quiet_call(self->function, given, flagged, names);
+}
+
+int
+is_twin_of_more(PyObject *function)
+{
+    return Py_IS_TYPE(function, &Twin_Type) && !((Twin *)function)->is_ufunc;
 }
 
 /* The names of the arguments that a Python function takes by name alone. */
@@ -128,6 +150,8 @@ twin_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->function = Py_NewRef(function);
         self->kernel = kernels[k].kernel;
         self->count = kernels[k].count;
+        self->is_ufunc = kernels[k].is_ufunc;
+        self->optional = kernels[k].optional;
         self->names = Py_NewRef(names);
     }
     Py_XDECREF(names);

@@ -18,6 +18,7 @@ from undertow import ops
 from undertow.backend import blocks, cpu
 from undertow.backend.blocks import in_blocks
 from undertow.compiled import core
+from undertow.ops import declare
 from undertow.ops.declare.rules import ELEMENTWISE
 
 pytestmark = [
@@ -261,14 +262,21 @@ ROWS = [case for case in all_cases() if goes_in_blocks(case)]
 
 @rows("case", ROWS, ids=repr)
 def test_operations(case: Case) -> None:
-    """Every row of an elementwise operation, or of a loss, with everything taken for large."""
+    """Every row of an elementwise operation, or of a loss, as small arrays, and with everything taken for large."""
     before = core.set_large(1 << 60)
     try:
         expected = outcome(case)
+        core.set_large(before)
+        small = outcome(case)
         core.set_large(1)
-        found = outcome(case)
+        large = outcome(case)
     finally:
         core.set_large(before)
+    for found in (small, large):
+        compare(found, expected)
+
+
+def compare(found: list[Any], expected: list[Any]) -> None:
     assert len(found) == len(expected)
     for got, wanted in zip(found, expected, strict=True):
         if wanted is None or not isinstance(wanted, np.ndarray):
@@ -276,6 +284,49 @@ def test_operations(case: Case) -> None:
         else:
             assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
             np.testing.assert_allclose(got, wanted, rtol=3e-15 if wanted.dtype.char in "dD" else 1e-6, atol=1e-300)
+
+
+def test_functions_of_ever_new_kinds_are_traced_a_few_times_only() -> None:
+    traced, a = [], np.ones(3, np.float32)
+
+    def forward(xp: Any, input: Any, number: float) -> Any:
+        if xp is not cpu:
+            traced.append(number)
+        return xp.exp(input * number) + xp.log(input + 2)
+
+    declared = declare.primitive(
+        f"_traced_{id(a)}", forward, vjp={"input": lambda xp, g: g}, jvp=ELEMENTWISE, batch=ELEMENTWISE
+    )
+    x = ut.from_numpy(a)
+    try:
+        for k in range(200):
+            np.testing.assert_allclose(
+                declared(x, float(k % 100) / 100).numpy(), forward(cpu, a, k % 100 / 100), rtol=1e-6
+            )
+        assert 4 <= len(traced) <= 24
+        few = len(traced)
+        for _ in range(300):
+            declared(x, traced[-1])
+        declared(x, -1.0)
+        assert len(traced) == few + 1
+    finally:
+        del ops.REGISTRY[declared.op.name]
+
+
+@rows("function", ["logaddexp", "logaddexp2", "where", "lerp", "addcmul", "addcdiv", "nan_to_num", "hypot"])
+def test_elements_are_the_same_in_small_and_large_arrays(function: str) -> None:
+    call = {
+        "where": lambda a, b: ut.where(a > 0, a, b),
+        "lerp": lambda a, b: ut.lerp(a, b, b),
+        "addcmul": lambda a, b: ut.addcmul(a, a, b),
+        "addcdiv": lambda a, b: ut.addcdiv(a, a, b),
+        "nan_to_num": lambda a, b: ut.nan_to_num(a / b.round()),
+    }.get(function, getattr(ut, function))
+    for dtype in (ut.float32, ut.float64):
+        a, b = (ut.tensor(3 * normal(seed, 40_000)).to(dtype) for seed in (1, 2))
+        large = call(a, b)
+        for size in (3, 100, 3000):
+            np.testing.assert_array_equal(call(a[:size].clone(), b[:size].clone()).numpy(), large[:size].numpy())
 
 
 @pytest.mark.parametrize("shape", [(700, 111), (111, 700), (77_777,)])

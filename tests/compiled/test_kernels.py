@@ -11,7 +11,7 @@ import pytest
 
 import undertow as ut
 from tests.rows import rows
-from undertow.backend import kernels
+from undertow.backend import cpu, kernels
 from undertow.compiled import core
 
 pytestmark = pytest.mark.skipif(core is None, reason="undertow was installed without a C compiler")
@@ -555,3 +555,26 @@ def test_running_sums_are_left_to_numpy() -> None:
     assert core.running_sums(np.ones((100, 100), "f").T, 0, False) is None
     assert core.running_sums(np.full(5000, 3e38, "f"), 0, False) is None
     assert core.running_sums(np.ones((100, 100), "f"), 2, False) is None
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@rows("shape", [(1,), (7,), (3, 1), (9, 33), (33, 9), (2, 5, 300), (4, 0, 3), (17, 600)])
+def test_products_of_others(shape: tuple[int, ...], dtype: str) -> None:
+    for dim in range(len(shape)):
+        x = random(3, *shape, dtype=dtype, shift=1.0)
+        if x.size > 3:
+            x.flat[1], x.flat[3] = 0, -0.0
+        found = kernels.products_of_others(cpu, x, dim)
+        if x.size == 0:
+            assert found is None
+            continue
+        wide = x.astype("g")
+        exact = np.stack([np.delete(wide, k, dim).prod(dim) for k in range(shape[dim])], dim)
+        np.testing.assert_allclose(found, exact, rtol=1e-4 if dtype == "f" else 1e-11, atol=np.finfo(dtype).tiny)
+        assert found.dtype == x.dtype
+
+
+def test_what_has_no_products_of_others() -> None:
+    x = random(1, 3, 4)
+    for arguments in ((x, 2), (x, -1), (x, 1.0), (x.T, 0), (x.astype("i"), 0)):
+        assert core.products_of_others(*arguments) is None

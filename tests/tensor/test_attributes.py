@@ -62,3 +62,15 @@ def test_a_misspelt_attribute_is_still_an_error_to_read() -> None:
 def test_asking_for_gpus_pins_nothing() -> None:
     ut.cuda.is_available()
     assert not ut.ones(1).is_pinned()
+
+
+def test_stride_of_one_dimension() -> None:
+    x = ut.ones(2, 3, 4).transpose(0, 2)
+    assert [x.stride(d) for d in (0, 1, 2, -1, -3)] == [1, 4, 12, 12, 1]
+    assert (x.stride(dim=1), x.stride(None), x.stride()) == (4, (1, 4, 12), (1, 4, 12))
+    assert ut.ones(1, 3).expand(2, 3).stride(0) == 0
+    for dim in (3, -4):
+        with pytest.raises(IndexError, match="out of range"):
+            x.stride(dim)
+    with pytest.raises(TypeError):
+        x.stride(1.5)

@@ -105,6 +105,10 @@ softmax_columns = kernel("softmax_columns")
 SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = range(3)
 #: (x, pairs) -> its gradient; a pair is the gradient of a result, and the result
 logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
+#: (start, step, count, dtype) -> start, start + step, ...
+range_array = kernel("range_array")
+#: (start, end, count, dtype) -> numbers at equal distances, counted from both ends
+equal_distances = kernel("equal_distances")
 #: (x, index, dim) -> x.take(index, dim)
 take = kernel("take")
 #: on other devices alone: (index, first, end) -> True; one outside of [first, end) is an IndexError at the next look
@@ -149,6 +153,8 @@ leaky = kernel("leaky")
 running_sums = kernel("running_sums")
 #: (x, dim) -> running products
 running_products = kernel("running_products")
+#: (x, dim) -> for every element, the product of the others along a dimension
+products_of_others = kernel("products_of_others")
 #: (x, dim, whether the smallest) -> (running extremes, the latest places where they were met)
 running_extremes = kernel("running_extremes")
 #: on other devices alone: (query, key, value, whether causal, scale) -> (attention, logs of the sums); (g, needs,

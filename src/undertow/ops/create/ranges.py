@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from undertow.backend import dtypes, namespace_of
+from undertow.backend import default_device, dtypes, kernels, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
+from undertow.compiled import shortcut
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.create.creation import as_number, leaf
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @composite(out=True)
+@shortcut(default_device)
 def arange(
     start: Any = None,
     end: Any = None,
@@ -69,14 +71,15 @@ def _range_array(bounds: list[Any], dtype: DType, xp: Namespace) -> Array:
         raise RuntimeError(f"upper bound and lower bound inconsistent with step sign: from {start} to {end} by {step}")
     if dtype is dtypes.int64:
         return xp.arange(start, end, step, dtype)
-    if dtype.kind in "iu":
-        count = math.ceil((end - start) / step)
-        return (int(start) + int(step) * xp.arange(count, dtype=dtypes.int64)).astype(dtype, copy=False)
     count = math.ceil((end - start) / step)
-    return (start + step * xp.arange(count, dtype=dtypes.float64)).astype(dtype, copy=False)
+    if dtype.kind in "iu":
+        return (int(start) + int(step) * xp.arange(count, dtype=dtypes.int64)).astype(dtype, copy=False)
+    found = kernels.range_array(xp, start, step, count, dtype)
+    return (start + step * xp.arange(count, dtype=dtypes.float64)).astype(dtype, copy=False) if found is None else found
 
 
 @composite(out=True)
+@shortcut(default_device)
 @example_by_example
 def linspace(
     start: Array,
@@ -154,6 +157,9 @@ def _spaced(
 def _equal_distances(start: Any, end: Any, steps: int, dtype: DType, xp: Namespace) -> Array:
     """Counted from both ends towards the middle, so that both are met exactly and reversal is symmetric."""
     wide = dtypes.complex128 if dtype.kind == "c" else dtypes.float64
+    found = kernels.equal_distances(xp, start, end, steps, wide)
+    if found is not None:
+        return found
     if steps < 2:
         return xp.full(steps, start, wide)
     step = (end - start) / (steps - 1)

@@ -43,6 +43,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return convert(self, None, namespace_of(first))
         if isinstance(first, Tensor):
             return convert(self, first._array.dtype, first._xp)
+    elif not args and kwargs.keys() <= DEVICE_AND_DTYPE:
+        return _to_both(self, **kwargs)
     dtype, device, copy, format, goes_on = to_all_arguments(*args, **kwargs)
     xp = self._xp if device is None else namespace_of(device)
     dtype = None if dtype is None else dtypes.as_dtype(dtype, "to")
@@ -50,6 +52,14 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if result is self and copy:
         result = clone(self)
     return in_order(result, format, self)
+
+
+DEVICE_AND_DTYPE = frozenset({"device", "dtype"})
+
+
+def _to_both(self: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
+    xp = self._xp if device is None else namespace_of(device)
+    return convert(self, None if dtype is None else dtypes.as_dtype(dtype, "to"), xp)
 
 
 def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:

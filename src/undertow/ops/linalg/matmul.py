@@ -144,7 +144,7 @@ def outer(input: Array, vec2: Array) -> Array:
     for vector, name in ((input, "self"), (vec2, "vec2")):
         if vector.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {vector.ndim}-D")
-    return mul(recorded.expand_dims(input, 1), vec2)
+    return mul(recorded.unsqueeze(input, 1), vec2)
 
 
 @composite(variants="function method", out=True)

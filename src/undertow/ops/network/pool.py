@@ -35,17 +35,18 @@ from undertow.tensor import Tensor
 
 def _check_input(name: str, input: Array, dims: int, kinds: str = "biuf") -> Array:
     input = as_operand(name, "input", input)
-    if input.ndim not in (dims + 1, dims + 2):
+    shape = input._array.shape
+    if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}: non-empty {dims + 1}D "
             f"or {dims + 2}D (batch mode) tensor expected for input"
         )
-    if not all(input.shape[input.ndim - dims - 1 :]):
+    if not all(shape[len(shape) - dims - 1 :]):
         raise RuntimeError(
             f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
             f"got:{list(input.shape)}"
         )
-    if dtypes.kind_of(input.dtype) not in kinds:
+    if dtypes.kind_of(input._array.dtype) not in kinds:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.SCALAR_NAMES[input.dtype]}'")
     return input
 
@@ -87,14 +88,36 @@ def windows(
     ceil_mode: bool,
 ) -> list[Sizes]:
     """Kernel size, stride, padding and dilation for each dimension, all checked."""
+    shape = tuple(input._array.shape[-dims - 1 :])
+    given = (kernel, stride, padding, dilation)
+    find = _windows_once if all([type(value) in PLAIN for value in given]) else _windows_of
+    return find(name, dims, shape, *given, bool(ceil_mode))
+
+
+#: the types of arguments that are as good as their values
+PLAIN = (int, tuple, type(None))
+
+
+def _windows_of(
+    name: str,
+    dims: int,
+    shape: Sizes,
+    kernel: Any,
+    stride: Any,
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+) -> list[Sizes]:
     stride = kernel if stride is None or (isinstance(stride, Iterable) and not tuple(stride)) else stride
     given = (("kernel_size", kernel), ("stride", stride), ("padding", padding), ("dilation", dilation))
     sizes = [per_dim(argument, value, dims, name) for argument, value in given]
-    _check_shapes(name, input.shape[-dims - 1 :], sizes[0], sizes[1], sizes[2], sizes[3], bool(ceil_mode))
+    _check_shapes(name, shape, sizes[0], sizes[1], sizes[2], sizes[3], ceil_mode)
     return sizes
 
 
-@functools.lru_cache(256)
+_windows_once = functools.lru_cache(256)(_windows_of)
+
+
 def _check_shapes(
     name: str, shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
@@ -28,9 +29,15 @@ true_divide = primitive(
 )
 
 
+def _has_zero(xp: Namespace, numbers: Array) -> Any:
+    if isinstance(numbers, cpu.ndarray):
+        return cpu.count_nonzero(numbers) < numbers.size  # in a tenth of the time that `all` takes for few
+    return numbers == 0 if isinstance(numbers, int) else not xp.all(numbers)
+
+
 def _refuse_zero(xp: Namespace, input: Array, other: Array) -> None:
     """Integers cannot be divided by zero; NumPy would warn and give 0."""
-    if is_integral(input) and is_integral(other) and not xp.all(other):
+    if is_integral(input) and is_integral(other) and _has_zero(xp, other):
         raise RuntimeError("ZeroDivisionError: integer division or modulo by zero. Divide floats to get inf or nan.")
 
 

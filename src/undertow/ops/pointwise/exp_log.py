@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.ops.declare import primitive
 from undertow.ops.declare.rules import ELEMENTWISE
@@ -70,10 +71,15 @@ log1p = unary(
 # ---- of two numbers
 
 
+def _computes_on_host(xp: Namespace) -> bool:
+    """Whether the functions with vectors are those to use, also in programs; a GPU has one for the whole."""
+    return xp is cpu or getattr(xp, "traces", False)
+
+
 def _log_of_sum(xp: Namespace, input: Array, other: Array) -> Array:
-    if input.dtype.kind != "c" and not getattr(xp, "traces", False):
+    if input.dtype.kind != "c" and not _computes_on_host(xp):
         return xp.logaddexp(input, other)
-    if input.dtype.kind != "c":  # over large arrays, by functions that have vectors
+    if input.dtype.kind != "c":
         together = xp.maximum(input, other) + xp.log1p(xp.exp(-xp.abs(input - other)))
         return xp.where(input == other, input + LN2, together)
     larger = xp.where(input.real >= other.real, input, other)
@@ -96,7 +102,7 @@ logaddexp = primitive(
 
 
 def _log2_of_sum(xp: Namespace, input: Array, other: Array) -> Array:
-    if not getattr(xp, "traces", False):
+    if not _computes_on_host(xp):
         return xp.logaddexp2(input, other)
     together = xp.maximum(input, other) + xp.log1p(xp.exp2(-xp.abs(input - other))) * (1 / LN2)
     return xp.where(input == other, input + 1, together)

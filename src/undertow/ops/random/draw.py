@@ -87,6 +87,8 @@ def uniform(generator: Generator, shape: Sequence[int], dtype: DType, low: float
 
 def scaled(numbers: Array, factor: Array, start: Array) -> Array:
     """numbers * factor + start, rounded once, as processors do it."""
+    if start == 0 and factor == 1:
+        return numbers
     if numbers.dtype == dtypes.float64 or start == 0:
         return numbers * numbers.dtype.type(factor) + numbers.dtype.type(start)
     return (numbers * dtypes.float64.type(numbers.dtype.type(factor)) + numbers.dtype.type(start)).astype(numbers.dtype)

@@ -11,7 +11,7 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any
 
-from undertow.backend import Device, cpu, dtypes, gpus_in_use, namespace_of
+from undertow.backend import Device, cpu, default_device, dtypes, gpus_in_use, namespace_of
 from undertow.backend.interface import Array, Namespace, for_shapes_alone
 from undertow.ops.random.mersenne_twister import STATE_BYTES, Mersenne
 from undertow.scopes import Scope, common_lock, held
@@ -129,6 +129,11 @@ _seed_of_gpus: list[int] = []
 def _default_here() -> Generator:
     """The default generator, or in a worker thread the worker's own."""
     return stand_in.get() or default_generator
+
+
+def usual_stream() -> Any:
+    """What numbers for the CPU are drawn from, if nothing is unusual: for csrc/call/shortcuts_new.c."""
+    return None if for_shapes_alone.get() or default_device.get() is not None else _default_here()._stream
 
 
 def default_of(xp: Namespace) -> Generator:

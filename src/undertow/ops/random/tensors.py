@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from undertow.backend import cpu, dtypes, namespace_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
+from undertow.compiled import shortcut
 from undertow.modes import Interceptor, current
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.create.creation import as_shape, float_dtype, leaf, sequence_shape
@@ -22,7 +23,8 @@ from undertow.ops.declare.rules import ELEMENTWISE, LOOP
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.pointwise.unary import not_implemented
 from undertow.ops.random import draw as draw
-from undertow.ops.random.generator import as_generator
+from undertow.ops.random.generator import as_generator, usual_stream
+from undertow.scopes import common_lock
 from undertow.tensor import Tensor, current_edge
 from undertow.tensor.memory_formats import made_in_order
 
@@ -60,6 +62,7 @@ def drawn_on(
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def rand(
     *shape: Any,
@@ -86,6 +89,7 @@ def rand(
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def randn(
     *shape: Any,
@@ -123,6 +127,7 @@ def bounds(function: str, args: tuple[Any, ...], low: Any, high: Any) -> tuple[i
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def randint(
     *args: Any,
@@ -156,6 +161,7 @@ def randint(
 
 
 @composite(out=True, random="new")
+@shortcut(usual_stream, common_lock)
 @_intercepted
 def randperm(
     n: int,
@@ -591,6 +597,7 @@ def random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **na
     return _fill_random(self, *checked, generator=generator)
 
 
+@shortcut(usual_stream, common_lock)
 def uniform_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
     """Fill with numbers drawn uniformly from [from, to), which is [0, 1) unless given.
 
@@ -649,7 +656,7 @@ METHODS = {
         "Fill with numbers whose logarithms are normally distributed.\n\n"
         "*args, **kwargs  `mean` (1) and `std` (2) of the logarithms; `generator` by name",
     ),
-    "normal_": in_place("normal", _filler("normal_", _normal)),
+    "normal_": shortcut(usual_stream, common_lock)(in_place("normal", _filler("normal_", _normal))),
     "random_": random_,
     "uniform_": uniform_,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.dims import Dims, numpy_spelling, reduced_axes
 from undertow.ops.declare import adapter, composite, nondifferentiable
@@ -14,12 +14,19 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.declare.rules import REDUCTION
 from undertow.tensor import Tensor
 
+#: elements that are counted in less time than a ufunc needs to begin
+FEW = 4096
+
 
 def truth(ufunc: str) -> Any:
     """The forward of any and all; PyTorch answers in uint8 for uint8."""
 
     def forward(xp: Namespace, input: Array, dim: Dims = None, keepdim: bool = False) -> Any:
-        out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
+        if dim is None and not keepdim and xp is cpu and input.size <= FEW:
+            true = cpu.count_nonzero(input)
+            out = cpu.asarray(true > 0 if ufunc == "logical_or" else true == input.size)
+        else:
+            out = getattr(xp, ufunc).reduce(input, reduced_axes(dim, input.ndim), keepdims=keepdim)
         return out.astype(dtypes.uint8) if input.dtype == dtypes.uint8 else out
 
     return forward

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from undertow.backend import cpu, dtypes
+from undertow.backend import cpu, dtypes, kernels
 from undertow.backend.blocks import elementwise
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.compiled import core, shortcut, twin
@@ -324,6 +324,9 @@ def _product(xp: Namespace, input: Array, axes: Any, keepdim: bool) -> Array:
 
 def _product_of_others(xp: Namespace, input: Array, dim: int) -> Array:
     """For every element, the product of the others along `dim`: from both sides, so that zeros do no harm."""
+    found = None if xp is recorded else kernels.products_of_others(xp, xp.ascontiguousarray(input), dim)
+    if found is not None:
+        return found
     before = xp._shifted(xp.cumprod(input, dim), dim, 1, 1)
     after = xp.flip(xp._shifted(xp.cumprod(xp.flip(input, dim), dim), dim, 1, 1), dim)
     return before * after

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from undertow.backend import cpu
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.large_arrays import copied
 from undertow.backend.memory_order import inverse, of_first
@@ -21,12 +22,21 @@ from undertow.ops.views.reshape import reshape
 if TYPE_CHECKING:
     from undertow.ops.declare.rules.batch_in_front import InDims
 
+ALL, BACKWARDS = slice(None), slice(None, None, -1)
+
 # ---- moving
 
 
 def _flip_array(xp: Namespace, input: Array, dims: tuple[int, ...]) -> Array:
     dims = wrap_dims(dims, input.ndim)
-    return copied(xp.flip(input, dims if input.ndim else ()), "C")
+    return copied(_reversed_view(xp, input, dims if input.ndim else ()), "C")
+
+
+def _reversed_view(xp: Namespace, array: Array, dims: tuple[int, ...]) -> Array:
+    """xp.flip(array, dims), of dimensions counted from the front, each once."""
+    if type(array) is not cpu.ndarray:
+        return xp.flip(array, dims)
+    return array[tuple([BACKWARDS if d in dims else ALL for d in range(array.ndim)])]
 
 
 def flipped(xp: Namespace, grad: Array, dims: Any) -> Array:
@@ -92,9 +102,20 @@ def flipud(input: Array) -> Array:
     return _flip(input, (0,))
 
 
+def _rolled(array: Array, shift: int, dim: int) -> Array:
+    """An array whose last `shift` elements along `dim`, counted from the front, have become the first."""
+    out, split = cpu.empty(array.shape, array.dtype), array.shape[dim] - shift
+    before = (ALL,) * dim
+    out[(*before, slice(shift, None))] = array[(*before, slice(None, split))]
+    out[(*before, slice(None, shift))] = array[(*before, slice(split, None))]
+    return out
+
+
 def _roll_array(xp: Namespace, input: Array, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Array:
     if not input.ndim:
         return input.copy()
+    if len(dims) == 1 and type(input) is cpu.ndarray and input.shape[dims[0]]:
+        return _rolled(input, shifts[0] % input.shape[dims[0]], dims[0])
     return xp.asarray(xp.roll(input, shifts, dims) if dims else xp.roll(input, shifts[0]), order="C")
 
 
@@ -106,12 +127,17 @@ def _batch_roll(call: Callable[..., Any], args: Sequence[Any], in_dims: InDims) 
     return reshape(call(flat, args[1], (1,)), tuple(input.shape)), 0
 
 
+def _rolled_back(xp: Namespace, g: Array, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Array:
+    back = tuple([-s for s in shifts])
+    return xp.roll(g, back, dims or None) if xp is recorded else _roll_array(xp, g, back, dims)
+
+
 #: along dimensions channels stay last, as in a concatenation of the parts; as one long vector it lies by rows
 _roll, _roll_all = [
     primitive(
         name,
         forward=_roll_array,
-        vjp={"input": lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims or None)},
+        vjp={"input": _rolled_back},
         jvp=LINEAR,
         batch=_batch_roll,
         node="RollBackward0",
