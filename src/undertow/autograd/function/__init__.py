@@ -10,6 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from sys import _getframe as getframe
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.function.call import FunctionCall
@@ -207,6 +208,8 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     """The arguments of a call, in order, with the defaults of `forward`."""
     if cls.setup_context is Function.setup_context:
         return inspect.signature(cls.forward).bind(None, *args, **kwargs).args[1:] if kwargs else args
+    if not kwargs and takes_in_order(cls.forward, len(args)):
+        return args
     bound = inspect.signature(cls.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     if bound.kwargs:
@@ -216,6 +219,15 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             "positional"
         )
     return bound.args
+
+
+def takes_in_order(function: Any, count: int) -> bool:
+    """Whether so many arguments are what a plain function takes, which is sooner seen than its signature is made."""
+    if type(function) is not FunctionType or vars(function):  # attributes may tell of another signature
+        return False
+    code = function.__code__
+    takes_more = code.co_flags & inspect.CO_VARARGS and count > code.co_argcount
+    return not code.co_kwonlyargcount and bool(count == code.co_argcount or takes_more)
 
 
 #: the class of `ctx`, under PyTorch's names for it, which annotations use
