@@ -155,6 +155,7 @@ extern PyTypeObject Operation_Type, InPlace_Type, Variadic_Type, Shortcut_Type, 
 extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
 PyObject *plain_leaf_edge(PyObject *module, PyObject *leaf);
+PyObject *watch_nodes(PyObject *module, PyObject *nothing);
 PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);

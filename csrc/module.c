@@ -178,6 +178,7 @@ static PyMethodDef functions[] = {
     {"use_twins", use_twins, METH_O},
     {"set_small_product", set_small_product, METH_O},
     {"plain_leaf_edge", plain_leaf_edge, METH_O},
+    {"watch_nodes", watch_nodes, METH_NOARGS},
     {"quicken_attributes", (PyCFunction)(void (*)(void))quicken_attributes, METH_FASTCALL},
     {"threads_at_most", threads_at_most, METH_NOARGS},
     {"set_threads", set_threads, METH_O},

@@ -43,11 +43,16 @@ allocate_node(PyTypeObject *type)
 {
     Py_ssize_t words = words_of(type);
     if (type->tp_dealloc != free_node || words > MOST_WORDS || kept_count[words] == 0) {
-        return type->tp_alloc(type, 0);
+        PyObject *made = type->tp_alloc(type, 0);
+        if (made != NULL && type->tp_dealloc == free_node) {
+            set_apart(made);
+        }
+        return made;
     }
     PyObject *node = kept[words][--kept_count[words]]; /* its words are NULL */
     PyObject_Init(node, type);
     PyObject_GC_Track(node);
+    set_apart(node);
     return node;
 }
 

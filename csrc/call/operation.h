@@ -192,6 +192,11 @@ void untrack(PyObject *tuple);
 /* Let a node show its edges itself, if nodes of its class do. */
 void hide_edges(PyObject *node, PyObject *edges);
 
+/* ---- nodes_apart.c */
+
+/* Keep an object that the garbage collector knows from it for a while, if that can be done. */
+void set_apart(PyObject *object);
+
 /* ---- user_line.c */
 
 /* The code (a new reference, NULL for none) and instruction of the nearest frame that is not undertow's own. */

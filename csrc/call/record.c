@@ -94,6 +94,16 @@ show_to_recorder(PyObject *node, PyObject *state)
     return nothing == NULL ? -1 : 0;
 }
 
+/* Set a tensor apart, if it is the result of an operation and nothing else. */
+static inline void
+set_apart_result(PyObject *tensor)
+{
+    if (Py_IS_TYPE(tensor, core.Tensor) && SLOT(tensor, core.t_extra) == Py_None &&
+        SLOT(tensor, core.t_edge) != Py_None && SLOT(tensor, core.t_edge) != core.LEAF) {
+        set_apart(tensor);
+    }
+}
+
 /* Note in the node of several results what they are. */
 static int
 describe_results(const Form *form, PyObject *node, PyObject *several)
@@ -183,6 +193,7 @@ keep_values(const Form *form, PyObject *node, PyObject *const *values, PyObject 
         }
         else {
             SLOT(node, saved->slot) = Py_NewRef(tensor);
+            set_apart_result(tensor);
             SLOT(node, saved->version) = version_of(tensor);
             if (SLOT(node, saved->version) == NULL) {
                 return -1;

@@ -131,6 +131,82 @@ join(PyObject *const *arguments)
     return PyArray_SIZE(first) < MANY_TO_JOIN ? PyArray_Concatenate(list, (int)dim) : join_large(list, (int)dim);
 }
 
+/* Whether an array can lie in another one along a dimension: it is alike in all else. Those of images with the channels last
+ * are left to NumPy, which keeps their order. */
+static int
+fits_along(PyObject *object, PyArrayObject *other, long dim)
+{
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CheckExact(object) || PyArray_DESCR(array) != PyArray_DESCR(other) ||
+        PyArray_NDIM(array) != PyArray_NDIM(other)) {
+        return 0;
+    }
+    for (int d = 0; d < PyArray_NDIM(array); d++) {
+        if (d != dim && PyArray_DIM(array, d) != PyArray_DIM(other, d)) {
+            return 0;
+        }
+    }
+    return PyArray_NDIM(array) < 4 || PyArray_DIM(array, 1) == 1 ||
+           PyArray_STRIDE(array, 1) != PyArray_ITEMSIZE(array);
+}
+
+/* Copy an array to where it lies in another one, `start` numbers along a dimension behind its beginning. */
+static void
+put_along(PyArrayObject *array, PyArrayObject *out, long dim, npy_intp start)
+{
+    Copy copy = {.ndim = PyArray_NDIM(array),
+                 .size = PyArray_ITEMSIZE(out),
+                 .to = PyArray_BYTES(out) + start * PyArray_STRIDE(out, (int)dim),
+                 .from = PyArray_BYTES(array)};
+    memcpy(copy.shape, PyArray_DIMS(array), copy.ndim * sizeof(npy_intp));
+    memcpy(copy.to_strides, PyArray_STRIDES(out), copy.ndim * sizeof(npy_intp));
+    memcpy(copy.from_strides, PyArray_STRIDES(array), copy.ndim * sizeof(npy_intp));
+    if (PyArray_SIZE(array) > 0) {
+        WORK(PyArray_SIZE(array), copy_elements(&copy));
+    }
+}
+
+/* concatenate(arrays, axis), of arrays of one dtype; large ones are copied by several threads */
+PyObject *
+concatenate(PyObject *const *arguments)
+{
+    PyObject *list = arguments[0];
+    if (!PyList_CheckExact(list) || PyList_GET_SIZE(list) == 0 || !PyArray_CheckExact(PyList_GET_ITEM(list, 0)) ||
+        !PyLong_CheckExact(arguments[1])) {
+        return NULL;
+    }
+    PyArrayObject *first = (PyArrayObject *)PyList_GET_ITEM(list, 0);
+    npy_intp dims[NPY_MAXDIMS], total = 0, start = 0;
+    int overflow, ndim = PyArray_NDIM(first);
+    long axis = PyLong_AsLongAndOverflow(arguments[1], &overflow), dim = axis < 0 ? axis + ndim : axis;
+    if (overflow || dim < 0 || dim >= ndim || PyDataType_REFCHK(PyArray_DESCR(first)) ||
+        PyArray_ISBYTESWAPPED(first)) {
+        return NULL;
+    }
+    memcpy(dims, PyArray_DIMS(first), ndim * sizeof(npy_intp));
+    dims[dim] = 0;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+        PyObject *array = PyList_GET_ITEM(list, k);
+        if (!fits_along(array, first, dim)) {
+            return NULL;
+        }
+        dims[dim] += PyArray_DIM((PyArrayObject *)array, (int)dim);
+        total += PyArray_SIZE((PyArrayObject *)array);
+    }
+    if (total < MANY_TO_JOIN) {
+        return PyArray_Concatenate(list, (int)dim);
+    }
+    PyArray_Descr *descr = PyArray_DESCR(first);
+    Py_INCREF(descr);
+    PyObject *out = new_large(ndim, dims, NULL, descr);
+    for (Py_ssize_t k = 0; out != NULL && k < PyList_GET_SIZE(list); k++) {
+        PyArrayObject *array = (PyArrayObject *)PyList_GET_ITEM(list, k);
+        put_along(array, (PyArrayObject *)out, dim, start);
+        start += PyArray_DIM(array, (int)dim);
+    }
+    return out;
+}
+
 /* pile(xp, tensors, dim): arrays of one shape and dtype, along a new dimension */
 PyObject *
 pile(PyObject *const *arguments)

@@ -30,6 +30,7 @@ static const struct {
                {"scores_from_classes", scores_from_classes, 5},
                {"softmax_minus_target", softmax_minus_target, 5}, {"target_coefficients", target_coefficients, 7},
                {"descend", descend, 4}, {"sum_all_forward", sum_all_forward, 2}, {"join", join, 3}, {"pile", pile, 3},
+               {"concatenate", concatenate, 2},
                {"normalized_exponentials", normalized_exponentials, 4}, {"logs_of_softmax", logs_of_softmax, 4},
                {"softmax_gradient", softmax_gradient, 4}, {"log_softmax_gradient", log_softmax_gradient, 4},
                 {"select_array", select_array, 4},

@@ -73,6 +73,7 @@ PyObject *elu_gradient(PyObject *const *arguments);
 PyObject *transpose_matrix(PyObject *const *arguments);
 PyObject *broadcast_to(PyObject *const *arguments);
 PyObject *join(PyObject *const *arguments);
+PyObject *concatenate(PyObject *const *arguments);
 PyObject *pile(PyObject *const *arguments);
 PyObject *multiply_matrices(PyObject *const *arguments);
 PyObject *sum_to(PyObject *const *arguments);

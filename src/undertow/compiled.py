@@ -51,6 +51,12 @@ core: Any
 core, status = _load()
 
 
+def watch_nodes() -> None:
+    """Whoever does what most cycles through a graph need says so: see Note [Nodes apart] in csrc/call/nodes_apart.c."""
+    if core is not None:
+        core.watch_nodes()
+
+
 def twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins/table.c).
 

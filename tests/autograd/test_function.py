@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
 import warnings
 import weakref
 from collections.abc import Callable
@@ -77,6 +79,37 @@ def test_defaults_of_forward_are_among_the_inputs(L: ModuleType) -> None:
     scaled.apply(leaf(L))
     scaled.apply(leaf(L), 5)
     assert seen == [(3,), (5,)]
+
+
+def test_a_signature_is_made_only_where_it_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, seen, signature = [], [], inspect.signature
+    monkeypatch.setattr(inspect, "signature", lambda function: made.append(1) or signature(function))
+
+    def scaled(x: Any, factor: Any = 3) -> Any:
+        return x * factor
+
+    @functools.wraps(scaled)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return scaled(*args, **kwargs)
+
+    def given(forward: Callable[..., Any], *args: Any) -> tuple[Any, int]:
+        before = len(made)
+        made_here = function(
+            ut,
+            forward=forward,
+            setup_context=lambda ctx, inputs, output: seen.append(inputs[1:]),
+        )
+        made_here.apply(leaf(ut), *args)
+        return seen.pop(), len(made) - before
+
+    assert given(scaled, 5) == ((5,), 0)
+    assert given(lambda x, *factors: x * factors[0], 5, 6) == ((5, 6), 0)
+    assert given(scaled) == ((3,), 1)
+    assert given(wrapped) == ((3,), 1)
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        given(scaled, 5, 6)
+    with pytest.raises(TypeError, match="missing a required argument: 'more'"):
+        given(lambda x, factor, more: x, 5)
 
 
 def test_class_methods_will_do(L: ModuleType) -> None:

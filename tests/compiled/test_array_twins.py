@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.rows import rows
-from undertow.backend import cpu
-from undertow.backend.large_arrays import copied
+from undertow.backend import cpu, large_arrays
+from undertow.backend.large_arrays import concatenate, copied
 from undertow.compiled import core
 from undertow.ops.arguments.dims import restore
 from undertow.ops.index.masks import masked_fill_array
@@ -269,3 +269,51 @@ def test_apply_linear(lead: Any, dtype: Any) -> None:
     for given, other in ((w, b) for w in weights for b in biases):
         both(apply_linear, cpu, input, given, other, tolerance=1e-4 if dtype is np.float32 else 1e-12)
     both(apply_linear, cpu, np.asfortranarray(input), weight, bias, tolerance=1e-4)
+
+
+# ------------------------------------------------------------------ large arrays put together and reshaped
+
+LARGE_PARTS = {
+    "rows": [np.arange(40_000.0).reshape(4, 100, 100), np.ones((4, 100, 3)), np.zeros((4, 100, 0))],
+    "turned": [rng.normal(size=(100, 4, 100)).transpose(1, 0, 2), rng.normal(size=(70, 100, 4)).transpose(2, 1, 0)],
+    "flipped, repeated": [rng.normal(size=(4, 100, 200))[:, ::-1], np.broadcast_to(np.arange(9.0), (4, 100, 9))],
+    "integers": [np.arange(50_000).reshape(4, 100, 125), np.arange(400).reshape(4, 100, 1)],
+    "complex": [(rng.normal(size=(4, 100, 100)) + 1j), np.full((4, 100, 1), 2j)],
+    "bytes": [np.arange(40_000, dtype=np.uint8).reshape(4, 100, 100)[..., ::2] for _ in range(2)],
+    "of several dtypes": [np.zeros((4, 100, 100), np.float32), np.ones((4, 100, 1))],
+    "small": [np.ones((2, 3, 1)), np.zeros((2, 3, 4))],
+    "unlike": [np.ones((4, 100, 100)), np.ones((4, 99, 1))],
+    "of several ranks": [np.ones((4, 100, 100)), np.ones((4, 100))],
+    "none": [],
+}
+
+
+@rows("parts", LARGE_PARTS.values(), ids=list(LARGE_PARTS))
+@rows("axis", [-1, 2, 0, 5])
+def test_arrays_one_behind_the_other(parts: list[Any], axis: int) -> None:
+    both(concatenate, parts, axis)
+    both(concatenate, [part.transpose(2, 1, 0) for part in parts if part.ndim == 3], axis)
+
+
+def test_channels_stay_last() -> None:
+    image = np.ones((2, 30, 30, 40), np.float32).transpose(0, 3, 1, 2)
+    assert concatenate([image, image], 1).strides[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("array", "shape", "copies"),
+    [(rng.normal(size=(200, 300)).T, (300 * 200,), 1), (rng.normal(size=(200, 300)).T, (30, 10, 200), 0),
+     (rng.normal(size=(200, 300)), (300, 200), 0), (rng.normal(size=(20, 30)).T, (600,), 0),
+     (rng.normal(size=(200, 300)).T, (-1,), 0)],
+)  # fmt: skip
+def test_large_arrays_are_copied_in_threads_to_be_reshaped(
+    array: Any, shape: Any, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    copied = large_arrays.copied
+    monkeypatch.setattr(large_arrays, "copied", lambda *given: seen.append(given) or copied(*given))
+    found, expected = cpu.reshape(array, shape), np.reshape(array, shape)
+    assert len(seen) == copies and np.array_equal(found, expected)
+    assert np.shares_memory(found, array) == np.shares_memory(expected, array)
+    with pytest.raises(ValueError, match="cannot reshape"):
+        cpu.reshape(array, (7, 7))

@@ -58,7 +58,7 @@ class CpuNamespace(ArrayNamespace):
         self.conj = _conj
         self.finfo = dtypes.float_limits
         self.astype = astype
-        for name in ("matmul", "empty", "full", "ones"):
+        for name in ("matmul", "empty", "full", "ones", "reshape", "concatenate"):
             setattr(self, name, getattr(large_arrays, name))
         self.copyto = copyto
         for name in READ_TWICE:

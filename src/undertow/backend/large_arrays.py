@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,31 @@ def copied(array: Array, order: str = "K") -> Array:
         if made is not None:
             return made
     return array.copy(order=order)
+
+
+def is_viewable(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    """Whether every place where the memory jumps falls between two dimensions of the new sizes."""
+    dims = [(n, stride) for n, stride in zip(shape, strides, strict=True) if n != 1]
+    if 0 in shape or not dims:
+        return True
+    counts = accumulate([n for n, _ in dims], mul)
+    jumps = {c for c, (_, s), (n, t) in zip(counts, dims, dims[1:], strict=False) if s != n * t}
+    return jumps <= set(accumulate(size, mul))
+
+
+def reshape(array: Array, shape: Any, /, *args: Any, **kwargs: Any) -> Array:
+    """np.reshape"""
+    if type(array) is not np.ndarray or args or kwargs:
+        return np.reshape(array, shape, *args, **kwargs)
+    if array.size >= LARGE and not array.flags.c_contiguous and type(shape) is tuple and -1 not in shape:
+        array = array if is_viewable(array.shape, array.strides, shape) else copied(array, "C")
+    return array.reshape(shape)
+
+
+@twin
+def concatenate(arrays: Sequence[Array], axis: Any = 0) -> Array:
+    """np.concatenate"""
+    return np.concatenate(arrays, axis)
 
 
 def cast(array: Array, dtype: DType) -> Array:

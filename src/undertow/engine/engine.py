@@ -25,6 +25,7 @@ from typing import Any
 from undertow.backend import devices_in_use, send_to_devices
 from undertow.backend.interface import Namespace
 from undertow.backend.silence import be_quiet
+from undertow.compiled import watch_nodes
 from undertow.engine import parallel_branches
 from undertow.engine.dependencies import NO_HOOKS, compute_dependencies, init_to_execute, min_topological_nr
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled
@@ -61,6 +62,8 @@ class Engine(DeviceThreads):
         gives, for some of the captures by number, functions that the captured gradient goes through. `exit_on_error`
         lets the first error be raised at once, even if nodes of the pass are still running on other threads.
         """
+        if create_graph:
+            watch_nodes()
         task = GraphTask(keep_graph, create_graph, xp, current_task(), this_thread_variable.get()[0])
         root = self._root(task, edges, grads)
         pruned = bool(captures or targets)

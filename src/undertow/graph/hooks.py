@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend import namespace_of_array
 from undertow.backend.interface import Array, Namespace
+from undertow.compiled import watch_nodes
 from undertow.graph.node import Node, node_extra
 from undertow.tensor import LEAF, Tensor, current_edge, extra_of
 from undertow.tensor.lent_operations import lent
@@ -77,6 +78,7 @@ def hooks_of(node: Node) -> NodeHooks:
 def add_hook(hooks: dict[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
+    watch_nodes()
     return handle
 
 

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from undertow.backend import cpu, namespace_of_array
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.public_dtypes import public
+from undertow.compiled import watch_nodes
 from undertow.errors import GraphFreedError
 from undertow.graph.edges import Edge
 from undertow.graph.edges import OutputEdge as OutputEdge
@@ -207,6 +208,7 @@ class Node:
         extra = node_extra(self)
         if extra.metadata is None:
             extra.metadata = {}
+            watch_nodes()
         return extra.metadata
 
     @property

@@ -485,6 +485,22 @@ def test_setitem_errors(torch: ModuleType) -> None:
 # ---- kernels
 
 
+ALONG = [(ALL, [1, -1, 1, 3]), (ALL, [[0, 2], [2, -4]]), (ALL, ALL, [3, 3, 0]), (ALL, []), (ALL, 2), (ALL, ALL, [])]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64"])
+@pytest.mark.parametrize("key", ALONG, ids=str)
+def test_add_at_along_a_dimension_behind_others(key: Any, dtype: str) -> None:
+    rng, key = np.random.default_rng(3), tuple([item if item is ALL else np.array(item, np.int64) for item in key])
+    for own in (True, False):
+        expected = np.ones(SHAPE, dtype)
+        places = tuple([slice(None) if item is ALL else item for item in key])
+        values = (rng.normal(size=expected[places].shape if own else (1,)) * 5).astype(dtype)
+        found = index_arrays.add_at(ut.backend.cpu, expected.copy(), key, values)
+        np.add.at(expected, places, values)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("rows", [1, 5, 300])
 @pytest.mark.parametrize("width", [1, 3, 64, 200])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])

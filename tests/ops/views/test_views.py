@@ -15,10 +15,10 @@ from tests.rows import rows
 from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.backend import cpu, dtypes
+from undertow.backend.large_arrays import is_viewable
 from undertow.errors import IncompatibleViewError
 from undertow.ops.inplace.forms import in_place
 from undertow.ops.views.as_strided import geometry_of, layout_of
-from undertow.ops.views.reshape import is_viewable
 from undertow.tensor import LEAF, Tensor
 from undertow.tensor.memory_formats import channels_last
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.function.call import FunctionCall
@@ -212,6 +213,8 @@ def bind_arguments(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     """The arguments of a call, in order, with the defaults of `forward`; for rules that are given them so."""
     if cls.setup_context is Function.setup_context:
         args, by_name = bound_in_order(cls, args, kwargs) if kwargs else (args, {})
+    elif not kwargs and takes_in_order(cls.forward, len(args)):
+        by_name = {}
     else:
         bound = inspect.signature(cls.forward).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -239,6 +242,15 @@ def bound_in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             "make it positional, or pass a tensor that requires none"
         )
     return bound.args[1:], bound.kwargs
+
+
+def takes_in_order(function: Any, count: int) -> bool:
+    """Whether so many arguments are what a plain function takes, which is sooner seen than its signature is made."""
+    if type(function) is not FunctionType or vars(function):  # attributes may tell of another signature
+        return False
+    code = function.__code__
+    takes_more = code.co_flags & inspect.CO_VARARGS and count > code.co_argcount
+    return not code.co_kwonlyargcount and bool(count == code.co_argcount or takes_more)
 
 
 #: the class of `ctx`, under PyTorch's names for it, which annotations use

@@ -10,6 +10,7 @@ import numpy as np
 
 from undertow.backend import cpu
 from undertow.backend.interface import Array
+from undertow.compiled import watch_nodes
 from undertow.interop.shared_memory.blocks import new_segment, segment_of
 from undertow.refcounts import IN_ATTRIBUTE_OF_ARGUMENT
 from undertow.tensor import Tensor
@@ -53,6 +54,7 @@ def is_alone(array: Array, _: int) -> bool:
 
 def tensors_of_program() -> list[Tensor]:
     """Every tensor in plain memory of the CPU."""
+    watch_nodes()  # what nodes save is then among the objects that the collector knows
     # by type(), because objects of other libraries may compute when they are asked for their __class__
     found = [value for value in gc.get_objects() if issubclass(type(value), Tensor) and hasattr(value, "_array")]
     return [tensor for tensor in found if type(tensor._array) is np.ndarray]

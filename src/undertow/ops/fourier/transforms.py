@@ -85,8 +85,9 @@ def _hermitian_transform(
 
 def _scale_pairs(xp: Namespace, input: Array, dim: int, size: int, factor: float) -> Array:
     """Half a spectrum with the elements that stand for two (of `size` along `dim`) multiplied by `factor`."""
-    out = input.copy()
-    out[at(dim, slice(1, (size + 1) // 2))] *= factor
+    out = input * factor
+    for single in (slice(0, 1), slice((size + 1) // 2, None)):  # few elements, where those that stand for two are many
+        out[at(dim, single)] = input[at(dim, single)]
     return out
 
 

@@ -238,7 +238,22 @@ def add_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Ar
         index, row = key[0].reshape(-1), out.shape[1:]
         values = xp.broadcast_to(values, key[0].shape + row).reshape((index.size, *row))
         return add_rows(xp, out, from_front(xp, index, out.shape[0]), values)
+    *before, index = key
+    if index is not ALL and index.dtype.kind != "b" and all([item is ALL for item in before]) and out.size:
+        return _add_along(xp, out, len(before), index, values)
     return add_flat(xp, out, flat_positions(xp, out.shape, key), values)
+
+
+def _add_along(xp: Namespace, out: Array, dim: int, index: Array, values: Array) -> Array:
+    """The same for an index behind dimensions that are whole: each of their elements has rows of its own."""
+    outer, size, inner = out.shape[:dim], out.shape[dim], out.shape[dim + 1 :]
+    count, width = math.prod(outer), math.prod(inner)
+    rows = along(xp, xp.arange(count) * size, 0, 2) + from_front(xp, index.reshape(-1), size)
+    values = xp.broadcast_to(values, (*outer, *index.shape, *inner)).reshape(rows.size, width)
+    if width == 1:
+        return add_flat(xp, out, rows, values.reshape(rows.shape))
+    add_rows(xp, out.reshape(count * size, width), rows.reshape(-1), values)
+    return out
 
 
 def set_at(xp: Namespace, out: Array, key: tuple[Any, ...], values: Array) -> Array:

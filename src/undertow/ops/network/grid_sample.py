@@ -76,9 +76,10 @@ def affine_grid(theta: Array, size: Sequence[int], align_corners: bool | None = 
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
-    axes = [places(n, bool(align_corners), theta.dtype) for n in size[2:]]
-    points = [*cpu.meshgrid(*axes, indexing="ij")[::-1], cpu.ones(tuple(size[2:]), theta.dtype)]
-    base = Tensor(theta._xp.asarray(cpu.stack(points, -1).reshape(1, -1, dims + 1)), theta._xp)
+    points = cpu.ones((*size[2:], dims + 1), theta.dtype)  # the last coordinate first, and a 1 behind the first
+    for k, n in enumerate(reversed(size[2:])):
+        points[..., k] = places(n, bool(align_corners), theta.dtype).reshape(-1, *(1,) * k)
+    base = Tensor(theta._xp.asarray(points.reshape(1, -1, dims + 1)), theta._xp)
     mapped = matmul(base, transpose(theta, 1, 2))
     return reshape(mapped, (size[0], *size[2:], dims))
 

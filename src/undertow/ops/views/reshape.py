@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
-from operator import mul
 from typing import Any
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, DType, Namespace
+from undertow.backend.large_arrays import is_viewable
 from undertow.compiled import shortcut, twin
 from undertow.errors import IncompatibleViewError
 from undertow.ops.arguments.dims import wrap_dim
@@ -39,16 +38,6 @@ def view_array(xp: Namespace, input: Array, size: tuple[int, ...]) -> Array:
     if out.base is None or not (input.flags.c_contiguous or is_viewable(input.shape, input.strides, size)):
         raise IncompatibleViewError(input.shape, size)
     return out
-
-
-def is_viewable(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> bool:
-    """Whether every place where the memory jumps falls between two dimensions of the new sizes."""
-    dims = [(n, stride) for n, stride in zip(shape, strides, strict=True) if n != 1]
-    if 0 in shape or not dims:
-        return True
-    counts = accumulate([n for n, _ in dims], mul)
-    jumps = {c for c, (_, s), (n, t) in zip(counts, dims, dims[1:], strict=False) if s != n * t}
-    return jumps <= set(accumulate(size, mul))
 
 
 _view = declare_view(
