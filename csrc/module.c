@@ -228,6 +228,7 @@ static PyMethodDef functions[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL},
     {"cholesky_small", (PyCFunction)cholesky_small, METH_O},
     {"lu_small", (PyCFunction)lu_small, METH_O},
+    {"places_of_rows", (PyCFunction)(void (*)(void))places_of_rows, METH_FASTCALL},
     {"blocks_to_normal", (PyCFunction)blocks_to_normal, METH_O},
     {"trust_twister", (PyCFunction)trust_twister, METH_O},
     {"read_twister", (PyCFunction)read_twister, METH_O},

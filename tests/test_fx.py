@@ -154,3 +154,47 @@ def test_a_graph_that_is_built_by_hand_and_one_that_is_traced_again() -> None:
         "True",
         "[0.0, 6.0] [0.0, 9.0] [0.0, 9.0]",
     ], done.stderr
+
+
+ASSERTED = """
+import torch
+
+def doubled(x):
+    torch._assert(x.shape[-1] == 2, "two are wanted")
+    return x * 2
+
+traced = torch.fx.symbolic_trace(doubled)
+print([n.name for n in traced.graph.nodes], traced(torch.ones(2)).tolist())
+try:
+    torch.jit.script(traced)(torch.ones(3))
+except torch.jit.Error as error:
+    print(error)
+"""
+
+
+def test_what_is_asserted_is_a_node_of_the_graph() -> None:
+    command = [sys.executable, "-m", "undertow", "run", "-c", ASSERTED]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "['x', 'getattr_1', 'getitem', 'eq', '_assert', 'mul', 'output'] [2.0, 2.0]",
+        "two are wanted",
+    ], done.stderr
+
+
+NAMED = """
+import torch
+
+graph = torch.fx.Graph()
+names = ["_x", "0.a", "a.b", "__call__", "sumA", "len", "x_3", "x", "x_3", "x", "AbcD", "*a", "inf"]
+named = [graph.create_node("call_module", "m", name=name).name for name in names]
+named += [make(name).name for name in names for make in (graph.call_module, graph.call_method, graph.placeholder)]
+print(named, [graph.call_function(function).name for function in (torch._assert, torch.add, len, max, torch.add)])
+"""
+
+
+def test_nodes_are_named_as_in_pytorch(torch: ModuleType) -> None:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        exec(NAMED, {"__name__": "__main__"})
+    done = subprocess.run([sys.executable, "-m", "undertow", "run", "-c", NAMED], capture_output=True, text=True)
+    assert done.stdout == text.getvalue(), done.stderr

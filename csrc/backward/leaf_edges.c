@@ -70,6 +70,22 @@ is_known_array(PyObject *leaf, PyObject *array)
                           : xp == core.device_xp && core.device_xp != NULL && is_device_array(array);
 }
 
+/* See replace_leaf in graph/accumulate.py. */
+static void
+replace_leaf(PyObject *leaf, PyObject *extra, PyObject *node)
+{
+    PyObject *reference = SLOT(extra, core.e_used_by);
+    PyObject *user = reference == Py_None ? NULL : referent(reference);
+    PyObject *edges = user == NULL ? NULL : SLOT(user, core.n_recorded_edges); /* NULL: it is being made */
+    int is_open = edges != NULL && PyList_CheckExact(edges);
+    for (Py_ssize_t k = 0; is_open && k < PyList_GET_SIZE(edges); k++) {
+        if (PyList_GET_ITEM(edges, k) == leaf) {
+            PyList_SetItem(edges, k, Py_NewRef(node));
+        }
+    }
+    Py_XDECREF(user);
+}
+
 /* Of two threads the second finds the first one's: the interpreter's lock is let go of by collections alone, and so only
  * before the second look. */
 static PyObject *
@@ -104,6 +120,9 @@ make_leaf_edge(PyObject *leaf, PyObject *extra, int said)
         return found;
     }
     set_slot(extra, core.e_accumulate, reference);
+    if (!(said & FORMER_MEMORY)) {
+        replace_leaf(leaf, extra, node);
+    }
     return node;
 }
 

@@ -346,6 +346,67 @@ widen_all(PyObject **arguments, int count)
     return 0;
 }
 
+/* Put what the node keeps behind the gradient (new references): tensors, then values. How many arguments these are. -1
+ * with an exception, and none. */
+static int
+read_back(const Pull *self, PyObject *node, int recorded, PyObject *grad, PyObject **arguments)
+{
+    int owned = 0;
+    PyObject *params = SLOT(node, core.n_params);
+    arguments[owned++] = Py_NewRef(grad);
+    for (int k = 0; k < self->kept_count; k++) {
+        PyObject *value = unpack(&self->kept[k], node, recorded);
+        if (value == NULL) {
+            goto failed;
+        }
+        arguments[owned++] = value;
+    }
+    if (self->value_count && (params == NULL || !PyTuple_Check(params) || PyTuple_GET_SIZE(params) < self->value_count)) {
+        PyErr_Format(PyExc_ValueError, "the params of %s are not those that it was recorded with", Py_TYPE(node)->tp_name);
+        goto failed;
+    }
+    for (int k = 0; k < self->value_count; k++) {
+        arguments[owned++] = Py_NewRef(PyTuple_GET_ITEM(params, k));
+    }
+    return owned;
+failed:
+    while (owned > 0) {
+        Py_DECREF(arguments[--owned]);
+    }
+    return -1;
+}
+
+/* See Note [When saved values die]. */
+static void
+drop_saved(const Pull *self, PyObject *node, PyObject *freed)
+{
+    for (int k = 0; k < self->kept_count; k++) {
+        if (SLOT(node, self->kept[k].slot) != Py_None) {
+            set_slot(node, self->kept[k].slot, Py_NewRef(freed));
+        }
+    }
+}
+
+/* What the rules of the edges give, where there is no gradient yet; -1 with an exception. */
+static int
+gradients_of_edges(const Pull *self, const Rules *rules, PyObject **edges, PyObject *const *arguments,
+                   PyObject **gradients)
+{
+    for (int k = 0; k < self->edge_count; k++) {
+        if (edges[k] == Py_None || rules->edges[k] == NULL || gradients[k] != NULL) {
+            continue;
+        }
+        gradients[k] = expression_value(rules->edges[k], arguments);
+        if (gradients[k] == NULL) {
+            return -1;
+        }
+        if (gradients[k] == Py_None) {
+            Py_CLEAR(gradients[k]);
+        }
+    }
+    return 0;
+}
+
 /* The arguments of the rules are: gradient, kept tensors, values, needs. */
 int
 pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, PyObject *keep, PyObject *xp,
@@ -354,79 +415,40 @@ pull_gradients(PyObject *pull, PyObject *node, PyObject *grad, PyObject *edges, 
     Pull *self = (Pull *)pull;
     int recorded = xp == core.recorded;
     const Rules *rules = &self->rules[recorded ? OF_TENSORS : xp == core.cpu ? OF_ARRAYS : OF_DEVICE_ARRAYS];
-    PyObject *arguments[MOST_VALUES + MOST_EDGES], **items;
-    int owned = 0, status = -1;
+    PyObject *arguments[MOST_VALUES + MOST_EDGES];
     if (!PyObject_TypeCheck(node, self->node)) {
         PyErr_Format(PyExc_TypeError, "pull() of %s was called with %s", self->node->tp_name, Py_TYPE(node)->tp_name);
         return -1;
     }
     memset(gradients, 0, self->edge_count * sizeof(PyObject *));
-    if (PyTuple_Check(edges)) {
-        items = &PyTuple_GET_ITEM(edges, 0);
-    }
-    else {
-        items = PySequence_Fast_ITEMS(edges);
-    }
+    PyObject **items = PyTuple_Check(edges) ? &PyTuple_GET_ITEM(edges, 0) : PySequence_Fast_ITEMS(edges);
     if (self->several && self->only >= 0) {
         grad = PyList_GET_ITEM(grad, self->only);
     }
-    arguments[owned++] = Py_NewRef(grad);
-    for (int k = 0; k < self->kept_count; k++) {
-        PyObject *value = unpack(&self->kept[k], node, recorded);
-        if (value == NULL) {
-            goto done;
-        }
-        arguments[owned++] = value;
+    int owned = read_back(self, node, recorded, grad, arguments), status = -1;
+    if (owned < 0) {
+        return -1;
     }
-    PyObject *params = SLOT(node, core.n_params);
-    if (self->value_count && (params == NULL || !PyTuple_Check(params) || PyTuple_GET_SIZE(params) < self->value_count)) {
-        PyErr_Format(PyExc_ValueError, "the params of %s are not those that it was recorded with", Py_TYPE(node)->tp_name);
-        goto done;
-    }
-    for (int k = 0; k < self->value_count; k++) {
-        arguments[owned++] = Py_NewRef(PyTuple_GET_ITEM(params, k));
-    }
-    if (keep != Py_True) { /* See Note [When saved values die] */
-        for (int k = 0; k < self->kept_count; k++) {
-            if (SLOT(node, self->kept[k].slot) != Py_None) {
-                set_slot(node, self->kept[k].slot, Py_NewRef(keep));
-            }
-        }
+    if (keep != Py_True) {
+        drop_saved(self, node, keep);
     }
     int is_narrow_rule = xp == core.cpu && rules->joint == NULL && is_narrow(grad);
     int found = is_narrow_rule ? narrow_gradients(self, rules, items, arguments, gradients) : 0;
     if (found != 0 || widen_all(arguments, 1 + self->kept_count) < 0) {
         status = found > 0 ? 0 : -1;
-        goto done;
     }
-    if (rules->joint != NULL) {
-        PyObject *needs = needs_of(items, self->edge_count);
-        if (needs != NULL) {
-            arguments[owned++] = needs;
-            status = joint_gradients(self, rules->joint, arguments, gradients);
-        }
-        goto done;
+    else if (rules->joint == NULL) {
+        status = gradients_of_edges(self, rules, items, arguments, gradients);
     }
-    status = 0;
-    for (int k = 0; k < self->edge_count && status == 0; k++) {
-        if (items[k] != Py_None && rules->edges[k] != NULL && gradients[k] == NULL) {
-            gradients[k] = expression_value(rules->edges[k], arguments);
-            if (gradients[k] == Py_None) {
-                Py_CLEAR(gradients[k]);
-            }
-            else if (gradients[k] == NULL) {
-                status = -1;
-            }
-        }
+    else if ((arguments[owned] = needs_of(items, self->edge_count)) != NULL) {
+        owned++;
+        status = joint_gradients(self, rules->joint, arguments, gradients);
     }
-done:
     while (owned > 0) {
         Py_DECREF(arguments[--owned]);
     }
-    if (status < 0) {
-        for (int k = 0; k < self->edge_count; k++) {
-            Py_CLEAR(gradients[k]);
-        }
+    for (int k = 0; status < 0 && k < self->edge_count; k++) {
+        Py_CLEAR(gradients[k]);
     }
     return status;
 }

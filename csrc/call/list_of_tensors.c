@@ -1,5 +1,5 @@
 /* Variadic: the function of an operation on a list of tensors (ops/declare/list_of_tensors.py), with its usual case in C:
- * what `run_variadic` does with tensors of one dtype on the CPU, without an interceptor. Everything else goes to the
+ * what `apply_to_list` does with tensors of one dtype on the CPU, without an interceptor. Everything else goes to the
  * Python function, which a Variadic passes for.
  */
 #include "call/operation.h"

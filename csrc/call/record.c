@@ -134,28 +134,24 @@ is_on_device(const Form *form, PyObject *out)
     return form->several ? PyTuple_GET_SIZE(out) > 0 && is_device_array(PyTuple_GET_ITEM(out, 0)) : is_device_array(out);
 }
 
-PyObject *
-new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments, PyObject *out,
-         PyObject **edges, unsigned wanted)
+/* Give the node its edges (taken over), in which leaves may stand for their nodes. See Note [Edges to leaves]. */
+static int
+set_edges(const Form *form, PyObject *node, PyObject *const *values, PyObject **edges)
 {
-    int standing = 0;
-    PyObject *node = allocate_node(form->node);
+    int standing = 0, is_complete = 1;
     for (int k = 0; k < form->edge_count; k++) {
-        if (node != NULL && edges[k] == core.LEAF) {
+        if (edges[k] == core.LEAF && is_complete) {
             PyObject *tensor = values[form->edges[k]];
             Py_DECREF(edges[k]);
             edges[k] = leaf_stands(tensor, node);
             standing |= edges[k] == tensor;
-        }
-        if (edges[k] == NULL) {
-            edges[k] = Py_NewRef(Py_None);
-            Py_CLEAR(node);
+            is_complete = edges[k] != NULL;
         }
     }
-    PyObject *recorded = standing ? PyList_New(form->edge_count) : PyTuple_New(form->edge_count);
+    PyObject *recorded = !is_complete ? NULL : standing ? PyList_New(form->edge_count) : PyTuple_New(form->edge_count);
     for (int k = 0; k < form->edge_count; k++) {
         if (recorded == NULL) {
-            Py_DECREF(edges[k]);
+            Py_XDECREF(edges[k]);
         }
         else if (standing) {
             PyList_SET_ITEM(recorded, k, edges[k]);
@@ -164,22 +160,21 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
             PyTuple_SET_ITEM(recorded, k, edges[k]);
         }
     }
-    if (node == NULL || recorded == NULL) {
-        Py_XDECREF(recorded);
-        Py_XDECREF(node);
-        return NULL;
+    if (recorded == NULL) {
+        return -1;
     }
     if (!standing) {
         hide_edges(node, recorded);
     }
     SLOT(node, core.n_recorded_edges) = recorded;
-    SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
-    SLOT(node, core.n_extra) =
-        is_on_device(form, out) ? PyObject_CallOneArg(core.extra_on, core.device_xp) : Py_NewRef(Py_None);
-    SLOT(node, core.n_params) = params_of(form, values, arguments);
-    if (SLOT(node, core.n_extra) == NULL || describe_result(form, node, out) < 0) {
-        goto failed;
-    }
+    return 0;
+}
+
+/* Let the node keep what its rules will need.
+ * wanted: the edges that are there, as bits */
+static int
+keep_values(const Form *form, PyObject *node, PyObject *const *values, PyObject *out, unsigned wanted)
+{
     for (int k = 0; k < form->saved_count; k++) {
         const Saved *saved = &form->saved[k];
         PyObject *tensor = values[saved->argument];
@@ -190,7 +185,7 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
             SLOT(node, saved->slot) = Py_NewRef(tensor);
             SLOT(node, saved->version) = version_of(tensor);
             if (SLOT(node, saved->version) == NULL) {
-                goto failed;
+                return -1;
             }
         }
     }
@@ -199,7 +194,30 @@ new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *c
         PyObject *array = form->several ? PyTuple_GET_ITEM(out, saved->output) : out;
         SLOT(node, saved->slot) = Py_NewRef(saved->users & wanted ? array : Py_None);
     }
-    if (SLOT(node, core.n_sequence_nr) == NULL || SLOT(node, core.n_params) == NULL || take_site(node) < 0) {
+    return 0;
+}
+
+PyObject *
+new_node(const Form *form, PyObject *state, PyObject *const *values, PyObject *const *arguments, PyObject *out,
+         PyObject **edges, unsigned wanted)
+{
+    PyObject *node = allocate_node(form->node);
+    if (node == NULL) {
+        for (int k = 0; k < form->edge_count; k++) {
+            Py_DECREF(edges[k]);
+        }
+        return NULL;
+    }
+    if (set_edges(form, node, values, edges) < 0) {
+        goto failed;
+    }
+    SLOT(node, core.n_sequence_nr) = Py_TYPE(core.sequence)->tp_iternext(core.sequence);
+    SLOT(node, core.n_extra) =
+        is_on_device(form, out) ? PyObject_CallOneArg(core.extra_on, core.device_xp) : Py_NewRef(Py_None);
+    SLOT(node, core.n_params) = params_of(form, values, arguments);
+    if (SLOT(node, core.n_sequence_nr) == NULL || SLOT(node, core.n_extra) == NULL ||
+        SLOT(node, core.n_params) == NULL || describe_result(form, node, out) < 0 ||
+        keep_values(form, node, values, out, wanted) < 0 || take_site(node) < 0) {
         goto failed;
     }
     if (show_to_recorder(node, state) == 0) {

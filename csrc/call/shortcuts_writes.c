@@ -149,7 +149,7 @@ may_have_a_say(PyObject *const *given, Py_ssize_t count)
     return 0;
 }
 
-/* function(..., out=None), with that function without `out` and ForeignOperandError */
+/* function(..., out=None), with that function without `out`, ForeignOperandError, and whether it draws numbers */
 PyObject *
 wrapped(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
@@ -157,7 +157,11 @@ wrapped(const Shortcut *self, PyObject *state, PyObject *const *given, Py_ssize_
     if (count < 1 || (core.ask_first != NULL && may_have_a_say(given, all))) {
         return NULL;
     }
-    PyObject *result = known_names(names, "out", "out")
+    int into = known_names(names, "out", "out");
+    if (into && self->targets[2] == Py_True) {
+        return NULL;
+    }
+    PyObject *result = into
                            ? into_out(self, state, given, count, names)
                            : PyObject_Vectorcall(self->targets[0], given, count, names);
     if (result == NULL && PyErr_Occurred() && PyErr_ExceptionMatches(self->targets[1])) {

@@ -13,12 +13,43 @@ attach_to_other(PyObject *result, PyObject *number, PyObject *source, PyObject *
     return nothing == NULL ? -1 : 0;
 }
 
+/* The Extra of a new view (a new reference), or NULL with an exception. */
+static PyObject *
+extra_of_view(PyObject *base, PyObject *before, PyObject *function, PyObject *arguments, PyObject *number,
+              PyObject *creation)
+{
+    PyObject *replay = core.Replay->tp_alloc(core.Replay, 0);
+    PyObject *view = replay == NULL ? NULL : core.View->tp_alloc(core.View, 0);
+    PyObject *made = view == NULL ? NULL : core.Extra->tp_alloc(core.Extra, 0);
+    PyObject *version = made == NULL ? NULL : version_of(base);
+    if (version == NULL) {
+        Py_XDECREF(replay);
+        Py_XDECREF(view);
+        Py_XDECREF(made);
+        return NULL;
+    }
+    SLOT(replay, core.r_before) = Py_NewRef(before);
+    SLOT(replay, core.r_function) = Py_NewRef(function);
+    SLOT(replay, core.r_arguments) = Py_NewRef(arguments);
+    SLOT(replay, core.r_output) = Py_NewRef(number);
+    SLOT(view, core.v_base) = Py_NewRef(base);
+    SLOT(view, core.v_replay) = replay;
+    SLOT(view, core.v_creation) = Py_NewRef(creation);
+    SLOT(view, core.v_version) = version;
+    SLOT(made, core.e_view) = view;
+    SLOT(made, core.e_counter) = Py_NewRef(Py_None);
+    SLOT(made, core.e_accumulate) = Py_NewRef(Py_None);
+    SLOT(made, core.e_used_by) = Py_NewRef(Py_None);
+    SLOT(made, core.e_grad) = Py_NewRef(Py_None);
+    SLOT(made, core.e_rare) = Py_NewRef(Py_None);
+    return made;
+}
+
 int
 attach_view(PyObject *result, PyObject *number, PyObject *source, PyObject *function, PyObject *arguments,
             PyObject *state)
 {
     PyObject *extra = SLOT(source, core.t_extra), *base = source, *before = NULL, *creation = core.DEFAULT;
-    int status = -1;
     if (arguments == NULL) {
         return -1;
     }
@@ -55,35 +86,14 @@ attach_view(PyObject *result, PyObject *number, PyObject *source, PyObject *func
     else if (number != Py_None) {
         creation = core.MULTIPLE_OUTPUTS;
     }
-    PyObject *replay = core.Replay->tp_alloc(core.Replay, 0);
-    PyObject *view = core.View->tp_alloc(core.View, 0);
-    PyObject *made = core.Extra->tp_alloc(core.Extra, 0);
-    PyObject *version = version_of(base);
-    if (before != NULL && replay != NULL && view != NULL && made != NULL && version != NULL) {
-        SLOT(replay, core.r_before) = Py_NewRef(before);
-        SLOT(replay, core.r_function) = Py_NewRef(function);
-        SLOT(replay, core.r_arguments) = Py_NewRef(arguments);
-        SLOT(replay, core.r_output) = Py_NewRef(number);
-        SLOT(view, core.v_base) = Py_NewRef(base);
-        SLOT(view, core.v_replay) = Py_NewRef(replay);
-        SLOT(view, core.v_creation) = Py_NewRef(creation);
-        SLOT(view, core.v_version) = Py_NewRef(version);
-        SLOT(made, core.e_view) = Py_NewRef(view);
-        SLOT(made, core.e_counter) = Py_NewRef(Py_None);
-        SLOT(made, core.e_accumulate) = Py_NewRef(Py_None);
-        SLOT(made, core.e_used_by) = Py_NewRef(Py_None);
-        SLOT(made, core.e_grad) = Py_NewRef(Py_None);
-        SLOT(made, core.e_rare) = Py_NewRef(Py_None);
-        set_slot(result, core.t_extra, Py_NewRef(made));
-        status = 0;
-    }
+    PyObject *made = before == NULL ? NULL : extra_of_view(base, before, function, arguments, number, creation);
     Py_XDECREF(before);
-    Py_XDECREF(replay);
-    Py_XDECREF(view);
-    Py_XDECREF(made);
-    Py_XDECREF(version);
     Py_DECREF(arguments);
-    return status;
+    if (made == NULL) {
+        return -1;
+    }
+    set_slot(result, core.t_extra, made);
+    return 0;
 }
 
 PyObject *

@@ -17,6 +17,7 @@
  * reduce.c       sums and their like       products.c    matrix products, by cuBLAS
  * updates.c      one launch for many arrays: the steps of optimizers
  * convolution.c  convolutions, by cuDNN    plans.c       graphs of operations, by cuDNN
+ * library_calls.c  what else cuSOLVER and cuBLAS are asked for
  * shortcuts.c    functions of Python that go without it in the usual case
  * light.c        matrix products, by cuBLASLt: half precision, and with a bias        product_on_host.c   emulated ones
  *
@@ -143,7 +144,8 @@ struct Lane {
     Pool *pool;
     Worker *worker; /* of an emulated one, once it is needed */
     char *workspace; /* for libraries: see workspace_of */
-    void *blas;
+    void *blas, *solver;
+    int is_alone; /* what is in the queue is not to become a graph */
     PyObject *extra; /* what nodes that ran on it share: shortcuts.c */
 };
 
@@ -295,6 +297,8 @@ typedef struct {
 int enqueue(int kind, Function function, const unsigned *grid, unsigned block, const void *arguments, size_t size,
             int is_long);
 int enqueue_zero(char *memory, size_t bytes);
+/* Send a call of a library by itself, never as a part of a graph. */
+int enqueue_alone(Function function, const void *arguments, size_t size);
 /* The parts of it: the current stream, with room for an entry (NULL with an exception); writing the entry; counting it, and
  * sending what must be; what entries from a place on add to the hash. */
 Lane *open_queue(const void *arguments, size_t size);
@@ -487,6 +491,8 @@ extern PyObject *reduction_maker;
 
 /* ---- products.c */
 
+/* cuBLAS's handle of the stream that is being sent to; NULL with an exception. */
+void *blas_handle(void);
 /* Send a product that was asked for. */
 int issue_product(const void *product);
 PyObject *module_start_blas(PyObject *module, PyObject *path);
@@ -498,6 +504,11 @@ PyObject *module_start_light(PyObject *module, PyObject *path);
 PyObject *module_allow_tf32(PyObject *module, PyObject *allowed);
 PyObject *module_multiply_into(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *module_linear(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* ---- library_calls.c */
+
+PyObject *module_start_solver(PyObject *module, PyObject *path);
+PyObject *module_call_library(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* ---- convolution.c */
 

@@ -94,6 +94,8 @@ static PyMethodDef functions[] = {
     {"multiply_into", FAST(module_multiply_into)},
     {"linear", FAST(module_linear)},
     {"shortcut", module_shortcut, METH_VARARGS},
+    {"start_solver", module_start_solver, METH_O},
+    {"call_library", FAST(module_call_library)},
     {"start_dnn", module_start_dnn, METH_O},
     {"convolution", module_convolution, METH_VARARGS},
     {"execute_plan", module_execute_plan, METH_VARARGS},

@@ -40,9 +40,9 @@ multiply_on_host(const Product *p)
     }
 }
 
-/* The handle of the stream that is being sent to: it has a workspace of its own. */
-static Handle
-handle_now(void)
+/* It has a workspace of its own. */
+Handle
+blas_handle(void)
 {
     if (the_lane->blas == NULL) {
         Handle made = NULL;
@@ -71,7 +71,7 @@ issue_product(const void *product)
     int is_double = p->type == CODE_F64 || p->type == CODE_C128;
     const void *one = is_double ? (const void *)&doubles[0] : &singles[0];
     const void *zero = is_double ? (const void *)&doubles[1] : &singles[1];
-    Handle handle = handle_now();
+    Handle handle = blas_handle();
     int result = handle == NULL
                      ? -1
                      : batched[p->type - CODE_F32](handle, p->transposes_a, p->transposes_b, p->m, p->n, p->k, one, p->a,

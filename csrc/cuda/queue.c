@@ -141,7 +141,7 @@ capture(Lane *lane, Sequence *sequence)
 static int
 send(Lane *lane)
 {
-    if ((lane->waiting < 3 && lane->calls == 0) || limit == 0) {
+    if ((lane->waiting < 3 && lane->calls == 0) || limit == 0 || lane->is_alone) {
         return issue_all(lane);
     }
     Sequence *sequence = find_sequence(lane);
@@ -298,6 +298,21 @@ enqueue(int kind, Function function, const unsigned *grid, unsigned block, const
     write_entry(lane, kind, function, grid, block, arguments, size);
     mix_entries(lane, from);
     return end_entry(lane) < 0 || (is_long && lane->waiting && end_long(lane) < 0) ? -1 : 0;
+}
+
+int
+enqueue_alone(Function function, const void *arguments, size_t size)
+{
+    static const unsigned grid[] = {1, 1, 1};
+    Lane *lane = lane_now();
+    if (lane == NULL || flush_lane(lane) < 0) {
+        return -1;
+    }
+    lane->is_alone = 1;
+    int status = enqueue(CALL_ENTRY, function, grid, 1, arguments, size, 0);
+    status = flush_lane(lane) < 0 ? -1 : status;
+    lane->is_alone = 0;
+    return status;
 }
 
 int

@@ -161,6 +161,7 @@ PyObject *solve_triangles(PyObject *module, PyObject *const *arguments, Py_ssize
 PyObject *solve_small(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *cholesky_small(PyObject *module, PyObject *matrices);
 PyObject *lu_small(PyObject *module, PyObject *matrices);
+PyObject *places_of_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *blocks_to_normal(PyObject *module, PyObject *fractions);
 PyObject *trust_twister(PyObject *module, PyObject *capsule);
 PyObject *read_twister(PyObject *module, PyObject *capsule);

@@ -121,7 +121,7 @@ cholesky_small(PyObject *module, PyObject *matrices)
     return found_or_none(out, done);
 }
 
-/* lu_small(A) -> (L and U in one matrix, the places that its rows had in A) */
+/* lu_small(A) -> (L and U in one matrix, the rows, from 1, that rows were exchanged with in turn) */
 PyObject *
 lu_small(PyObject *module, PyObject *matrices)
 {
@@ -130,15 +130,60 @@ lu_small(PyObject *module, PyObject *matrices)
     if (dims < 2 || PyArray_DIM(a, dims - 2) > LARGEST || PyArray_DIM(a, dims - 1) > LARGEST) {
         Py_RETURN_NONE;
     }
-    Py_ssize_t rows = PyArray_DIM(a, dims - 2), columns = PyArray_DIM(a, dims - 1);
+    npy_intp rows = PyArray_DIM(a, dims - 2), columns = PyArray_DIM(a, dims - 1), shape[NPY_MAXDIMS];
     Py_ssize_t count = PyArray_SIZE(a) / (rows * columns);
-    PyObject *out = PyArray_NewCopy(a, NPY_CORDER), *order = new_array(dims - 1, PyArray_DIMS(a), NPY_INT64);
-    if (out != NULL && order != NULL) {
-        WORK(PyArray_SIZE(a), is_single(out) ? decompose_all_float(data_of(out), data_of(order), count, rows, columns)
-                                             : decompose_all_double(data_of(out), data_of(order), count, rows, columns));
+    memcpy(shape, PyArray_DIMS(a), dims * sizeof(npy_intp));
+    shape[dims - 2] = rows < columns ? rows : columns;
+    PyObject *out = PyArray_NewCopy(a, NPY_CORDER), *pivots = new_array(dims - 1, shape, NPY_INT32);
+    if (out != NULL && pivots != NULL) {
+        WORK(PyArray_SIZE(a), is_single(out) ? decompose_all_float(data_of(out), data_of(pivots), count, rows, columns)
+                                             : decompose_all_double(data_of(out), data_of(pivots), count, rows, columns));
     }
-    PyObject *both = out == NULL || order == NULL ? NULL : PyTuple_Pack(2, out, order);
+    PyObject *both = out == NULL || pivots == NULL ? NULL : PyTuple_Pack(2, out, pivots);
     Py_XDECREF(out);
-    Py_XDECREF(order);
+    Py_XDECREF(pivots);
     return both;
+}
+
+/* Whether no exchange is one with a row that is not there. */
+static int
+name_rows(const int32_t *pivots, Py_ssize_t count, Py_ssize_t rows)
+{
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (pivots[k] < 1 || pivots[k] > rows) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* places_of_rows(pivots, rows) -> the places that so many rows had before they were exchanged in turn, for a stack */
+PyObject *
+places_of_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyArrayObject *pivots = (PyArrayObject *)arguments[0];
+    Py_ssize_t rows = count == 2 ? PyLong_AsSsize_t(arguments[1]) : -1;
+    if (rows < 0 || !PyArray_CheckExact(arguments[0]) || PyArray_NDIM(pivots) != 2 || PyArray_TYPE(pivots) != NPY_INT32 ||
+        !PyArray_ISCARRAY_RO(pivots) || PyArray_DIM(pivots, 1) > rows) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    npy_intp shape[2] = {PyArray_DIM(pivots, 0), rows}, length = PyArray_DIM(pivots, 1);
+    const int32_t *with = PyArray_DATA(pivots);
+    if (!name_rows(with, shape[0] * length, rows)) {
+        Py_RETURN_NONE;
+    }
+    PyObject *places = new_array(2, shape, NPY_INT64);
+    int64_t *place = places == NULL ? NULL : data_of(places);
+    for (Py_ssize_t stack = 0; place != NULL && stack < shape[0]; stack++, place += rows, with += length) {
+        for (Py_ssize_t k = 0; k < rows; k++) {
+            place[k] = k;
+        }
+        for (Py_ssize_t k = 0; k < length; k++) {
+            int64_t kept = place[k];
+            place[k] = place[with[k] - 1];
+            place[with[k] - 1] = kept;
+        }
+    }
+    return places;
 }

@@ -93,9 +93,9 @@ NAME(eliminate)(REAL *a, REAL *x, Py_ssize_t n, Py_ssize_t columns)
     return 1;
 }
 
-/* A = P L U in the place of A: the largest pivot of each column; the places of its rows in `order` */
+/* A = P L U in the place of A: the largest pivot of each column, and the row (from 1) that it was exchanged with */
 CLONES static void
-NAME(decompose)(REAL *a, int64_t *order, Py_ssize_t rows, Py_ssize_t columns)
+NAME(decompose)(REAL *a, int32_t *pivots, Py_ssize_t rows, Py_ssize_t columns)
 {
     for (Py_ssize_t k = 0; k < rows && k < columns; k++) {
         Py_ssize_t pivot = k;
@@ -105,10 +105,8 @@ NAME(decompose)(REAL *a, int64_t *order, Py_ssize_t rows, Py_ssize_t columns)
         }
         if (pivot != k) {
             NAME(exchange_rows)(a + k * columns, a + pivot * columns, columns);
-            int64_t kept = order[k];
-            order[k] = order[pivot];
-            order[pivot] = kept;
         }
+        pivots[k] = (int32_t)pivot + 1;
         REAL top = a[k * columns + k];
         for (Py_ssize_t i = k + 1; i < rows; i++) {
             REAL *row = a + i * columns + k;
@@ -119,13 +117,10 @@ NAME(decompose)(REAL *a, int64_t *order, Py_ssize_t rows, Py_ssize_t columns)
 }
 
 static void
-NAME(decompose_all)(REAL *a, int64_t *order, Py_ssize_t count, Py_ssize_t rows, Py_ssize_t columns)
+NAME(decompose_all)(REAL *a, int32_t *pivots, Py_ssize_t count, Py_ssize_t rows, Py_ssize_t columns)
 {
     for (Py_ssize_t k = 0; k < count; k++) {
-        for (Py_ssize_t i = 0; i < rows; i++) {
-            order[k * rows + i] = i;
-        }
-        NAME(decompose)(a + k * rows * columns, order + k * rows, rows, columns);
+        NAME(decompose)(a + k * rows * columns, pivots + k * (rows < columns ? rows : columns), rows, columns);
     }
 }
 

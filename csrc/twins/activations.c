@@ -1,6 +1,6 @@
 /* Elementwise functions of small arrays: twins of functions of ops/pointwise/ (activations.py, where_clamp.py, exp_log.py,
- * sigmoid_logit.py, abs_sign.py). They are computed in double precision, one number after the other: beyond a few
- * hundred, NumPy's vectors are faster.
+ * sigmoid_logit.py, trigonometric.py, abs_sign.py). They are computed in double precision, one number after the other:
+ * beyond a few hundred, NumPy's vectors are faster.
  */
 #include "kernels/kernels.h"
 #include "twins/table.h"
@@ -81,6 +81,7 @@ LOOPS(keep_below, v <= p[0] ? w : 0)
 LOOPS(keep_inside, v >= p[0] && v <= p[1] ? w : 0)
 LOOPS(sigmoid_of, sigmoid(v))
 LOOPS(slope_of_sigmoid, w * v * (1 - v))
+LOOPS(slope_of_tanh, w *(1 - v * v))
 LOOPS(silu_of, v *sigmoid(v))
 LOOPS(slope_of_silu, w *sigmoid(v) * (1 + v * (1 - sigmoid(v))))
 LOOPS(softplus, v *p[0] > p[1] ? v : (fmax(v * p[0], 0) + log1p(exp(-fabs(v * p[0])))) / p[0])
@@ -212,6 +213,14 @@ sigmoid_gradient(PyObject *const *arguments)
 {
     PyArrayObject *output = small_array(arguments[2]);
     return run(slope_of_sigmoid, output, small_beside(arguments[1], output), NULL);
+}
+
+/* tanh_gradient(xp, grad_output, output) */
+PyObject *
+tanh_gradient(PyObject *const *arguments)
+{
+    PyArrayObject *output = small_array(arguments[2]);
+    return run(slope_of_tanh, output, small_beside(arguments[1], output), NULL);
 }
 
 /* sigmoid_linear(xp, input) */

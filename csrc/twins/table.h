@@ -61,6 +61,7 @@ PyObject *clamp_to_numbers_rule(PyObject *const *arguments);
 PyObject *masked_fill_array(PyObject *const *arguments);
 PyObject *logistic(PyObject *const *arguments);
 PyObject *sigmoid_gradient(PyObject *const *arguments);
+PyObject *tanh_gradient(PyObject *const *arguments);
 PyObject *sigmoid_linear(PyObject *const *arguments);
 PyObject *slope_of_silu_twin(PyObject *const *arguments);
 PyObject *log_one_plus_exp(PyObject *const *arguments);

@@ -163,7 +163,7 @@ else:
                 "set_num_interop_threads set_flush_denormal compiled_with_cxx11_abi get_device_module cond while_loop "
                 "from_file legacy_contiguous_format _check _check_with _check_index _check_value _check_type "
                 "_check_not_implemented _check_tensor_all _check_is_size _assert _assert_async _is_functional_tensor "
-                "_shape_as_tensor _has_compatible_shallow_copy_type "
+                "_segment_reduce _shape_as_tensor _has_compatible_shallow_copy_type "
             ),
         },
         others={"sim": "undertow.backend.simulated"},

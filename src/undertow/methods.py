@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.autograd import forward_ad, graph, tensor_attributes
+from undertow.autograd.backward import backward_method
 from undertow.backend.public_dtypes import PUBLIC
 from undertow.compiled import core
 from undertow.graph.node import Node
@@ -66,7 +67,7 @@ AUTOGRAD: dict[str, Any] = {
     "_cdata": property(id),
     "_is_view": is_view,
     "_post_accumulate_grad_hooks": property(tensor_attributes.get_post_accumulate_hooks),
-    "backward": tensor_attributes.backward,
+    "backward": backward_method,
     "data": property(tensor_attributes.get_data, tensor_attributes.set_data, tensor_attributes.refuse_deletion),
     "detach": tensor_attributes.detach,
     "detach_": tensor_attributes.detach_,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from types import FrameType
 
 FOLDER = os.path.join(os.path.dirname(__file__), "")
 
@@ -20,3 +22,14 @@ class OwnFiles(dict[str, bool]):
 
 
 OWN_FILES = OwnFiles()
+
+
+def user_frame(past: int = 0) -> FrameType:
+    """The nearest frame, from the caller's outwards, that is not undertow's own; the outermost if there is none.
+
+    past  so many frames, from the caller's on, are undertow's for certain: looking at them would only take time
+    """
+    frame = sys._getframe(past + 1)
+    while OWN_FILES[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+        frame = outer
+    return frame

@@ -9,8 +9,9 @@ changes what outlives a call but by one of these, which are C (csrc/scopes.c), w
     class mode(Scope): ...; with mode(): ...  a mode, or whatever else is a value that is put back at the end of a block
     call_with(variable, value, function)      the same for the time of a call
 
-Without the compiled core they are the Python below: the same as far as it goes, but for an interrupt that comes on the
-first instruction of an `__exit__`.
+Without the compiled core they are the Python below: the same as far as it goes. Its `__exit__` is one of Python's own,
+in C: an interrupt cannot come between the end of a block and the `set` of a ContextVar (but that of other variables,
+which is Python, may be kept from beginning).
 
 Note [One lock]: a signal handler or a destructor runs wherever Python happens to be, and may use all that undertow has:
 also while its thread holds a lock that another thread waits for while it holds a second one, which the handler needs.
@@ -27,6 +28,7 @@ same value completes what a first one began: it is called again if it was interr
 
 from __future__ import annotations
 
+import _io
 import inspect
 import os
 import sys
@@ -34,6 +36,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from undertow.compiled import core
@@ -60,9 +63,10 @@ class computed_once(Generic[T]):
         return found
 
 
-class _PythonScope:
-    """What core.Scope is."""
+class _PythonScope(_io._IOBase):
+    """What core.Scope is. The `__exit__` of a file object is C and calls `close`, which here ends the block."""
 
+    closed = True  # a destructor has nothing to do
     _entered: list[tuple[Any, Any]]
     variable: Any
     given: Any
@@ -91,30 +95,43 @@ class _PythonScope:
             if not is_mode or variable.get() is entered[-1][1]:
                 return self.given
         outer = variable.get()
-        inner, given, depth = self.inside(outer), self.given, len(entered)
+        inner, given, depth, former = self.inside(outer), self.given, len(entered), self.close
         try:
             if self.at_once and entered:
                 entered[-1] = entered[-1][0], inner
             else:
                 entered.append((outer, inner))
+            if isinstance(variable, ContextVar):  # C until the variable is what it was, and then `_leave`
+                put_back = map(variable.set, (entered[-1][0],))
+                self.close = partial(next, map(self._leave, put_back, map(partial(setattr, self, "close"), (former,))))
             variable.set(inner)
+            return given
         except BaseException:
             variable.set(outer)
+            self.close = former
             del entered[depth:]
             raise
-        return given
 
-    def __exit__(self, *exc: object) -> None:
-        variable, entered = self.variable, self._entered
-        value = outer = entered[-1][0] if entered else variable.get()
+    def _leave_in_python(self) -> None:
+        outer = self._entered[-1][0] if self._entered else self.variable.get()
+        self._end(self.variable.get(), outer)
+
+    close: Any = _leave_in_python
+
+    def _leave(self, token: Any, _: None) -> None:
+        """What is left to do at the end of a block when the variable has its former value."""
+        self._end(token.old_value, self.variable.get())
+
+    def _end(self, inner: Any, outer: Any) -> None:
+        value = outer
         try:
-            value = self.after(variable.get(), outer)
+            value = self.after(inner, outer)
         finally:
-            variable.set(value)
-            if entered and self.at_once:
-                entered[-1] = outer, None
-            elif entered:
-                entered.pop()
+            self.variable.set(value)
+            if self._entered and self.at_once:
+                self._entered[-1] = outer, None
+            elif self._entered:
+                self._entered.pop()
         if self.ended is not None:
             self.ended()
 

@@ -500,3 +500,40 @@ def test_a_dual_is_not_made_of_a_dual_of_its_level() -> None:
             make_dual(dual, ut.ones(2))
         again = make_dual(unpack_dual(dual).primal, ut.zeros(2))
         assert unpack_dual(again).tangent.tolist() == [0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # PyTorch compiles what it decomposes
+@pytest.mark.parametrize("look", [lambda x: x[0], lambda x: x.unbind()[0], lambda x: x.t()[:, 0].view(3)])
+@pytest.mark.parametrize("of_a_view", [False, True])
+def test_a_primal_and_its_views_share_tangents(L: Any, look: Any, of_a_view: bool) -> None:
+    forward_ad = L.autograd.forward_ad
+
+    def tangent(t: Any) -> Any:
+        found = forward_ad.unpack_dual(t).tangent
+        return None if found is None else found.tolist()
+
+    for change_the_view in (True, False):
+        with forward_ad.dual_level():
+            x = L.ones(4, 3)[1:3] if of_a_view else L.ones(2, 3)
+            primal = forward_ad.unpack_dual(x).primal
+            part = look(primal)
+            changed = part if change_the_view else primal
+            changed.mul_(forward_ad.make_dual(L.ones(3), L.arange(1.0, 4.0)))
+            assert tangent(part) == [1, 2, 3]
+            assert tangent(primal) == [[1, 2, 3], [0, 0, 0] if change_the_view else [1, 2, 3]]
+            assert tangent(x) is None
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning", "ignore:Using backward:UserWarning")
+def test_a_second_gradient_is_added_to_the_first_inside_of_a_level(L: Any) -> None:
+    x = L.ones(2, requires_grad=True)
+    with L.autograd.forward_ad.dual_level():
+        factor = L.autograd.forward_ad.make_dual(L.ones(2), L.tensor([3.0, 4.0]))
+        (x * 2).sum().backward()
+        grad = x.grad
+        (x * factor).sum().backward()
+        assert x.grad is grad and grad.tolist() == [3, 3]
+        assert L.autograd.forward_ad.unpack_dual(grad).tangent.tolist() == [3, 4]
+        (x * x).sum().backward(create_graph=True)
+        assert x.grad is not grad and grad.tolist() == [3, 3] and x.grad.tolist() == [5, 5]
+    x.grad = None

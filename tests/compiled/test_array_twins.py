@@ -22,10 +22,11 @@ from undertow.ops.pointwise.activations import (
     silu_gradient,
 )
 from undertow.ops.pointwise.arithmetic import difference, negated
-from undertow.ops.pointwise.comparison import greater, greater_equal, less, less_equal
+from undertow.ops.pointwise.comparison_logic_bits import greater, greater_equal, less, less_equal
 from undertow.ops.pointwise.gelu import gaussian_linear
 from undertow.ops.pointwise.powers import power
 from undertow.ops.pointwise.sigmoid_logit import logistic, sigmoid_gradient
+from undertow.ops.pointwise.trigonometric import tanh_gradient
 from undertow.ops.pointwise.where_clamp import clamp_to_numbers_rule, clamped_to_numbers
 from undertow.ops.reduce.extrema import max_dim, min_dim, scatter_selected
 from undertow.ops.reduce.sorting import sort_forward, topk_forward
@@ -192,6 +193,7 @@ def test_activations(shape: Any, dtype: Any) -> None:
     close = {np.float32: 3e-6, np.float64: 1e-13, np.float16: 1e-3}[dtype]
     both(logistic, cpu, x, tolerance=close)
     both(sigmoid_gradient, cpu, g, x, tolerance=close)
+    both(tanh_gradient, cpu, g, x, tolerance=close)
     both(sigmoid_linear, cpu, x, tolerance=close)
     both(silu_gradient, cpu, g, x, tolerance=close)
     for numbers in ((1.0, 20.0), (2, 1.5), (nan, 1.0)):

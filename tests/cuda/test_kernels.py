@@ -137,6 +137,49 @@ def test_sorting() -> None:
         both(lambda x, dtype=dtype: x.to(dtype).argsort(stable=True), special)
 
 
+SPECIAL = np.array([0.0, -0.0, np.inf, np.nan, -np.inf, -1e-5, 1e-5, -np.nan, 3, 3, -7])
+
+
+@pytest.mark.parametrize("dtype", "float16 bfloat16 float32 float64 int8 uint8 int16 int32 int64 bool".split())
+def test_the_first_in_order_to_the_last_bit(dtype: str) -> None:
+    """Short and long rows, of which all, many, or a few are wanted; equal elements, signs of zeros, nan."""
+    rng = np.random.default_rng(0)
+    for shape in ((3, 40), (40, 1100), (2, 5000), (1, 70000)):
+        x = rng.integers(-90, 90, shape).astype(float)
+        x[:, 5 : 5 + len(SPECIAL)] = np.nan_to_num(SPECIAL, posinf=80, neginf=-80) if dtype[0] in "iub" else SPECIAL
+        here = ut.tensor(x).to(getattr(ut, dtype))
+        there = here.to("cuda")
+        for descending in (False, True):
+            for found, wanted in zip(there.sort(-1, descending), here.sort(-1, descending), strict=True):
+                assert same_bits(found, wanted)
+            for k in (1, 7, min(shape[1], 1024), shape[1] - 1):
+                if dtype == "bool":
+                    continue
+                pairs = zip(there.topk(k, -1, descending), here.topk(k, -1, descending), strict=True)
+                assert all([same_bits(found, wanted) for found, wanted in pairs])
+
+
+def same_bits(found: Any, wanted: Any) -> bool:
+    found, wanted = found.cpu(), wanted.cpu()
+    return bool(found.dtype == wanted.dtype and found.numpy().tobytes() == wanted.numpy().tobytes())
+
+
+def test_sorting_works_with_little_memory() -> None:
+    x = ut.rand(1 << 19, device="cuda")
+    x.sort()
+    ut.cuda.synchronize()
+    ut.cuda.reset_peak_memory_stats()
+    before = ut.cuda.memory_allocated()
+    found = x.sort()
+    results = found.values.numel() * 12
+    assert ut.cuda.max_memory_allocated() - before < results + 9 * x.numel()  # a key and a place for each element
+    before = ut.cuda.launch_stats()["launches"]
+    x.sort()
+    assert ut.cuda.launch_stats()["launches"] - before == 12
+    x.reshape(64, -1).topk(9)
+    assert ut.cuda.launch_stats()["launches"] - before == 13
+
+
 def test_sums_by_index() -> None:
     rng = np.random.default_rng(0)
     for count, rows, columns in ((5, 4, 3), (1500, 40, 9), (1100, 2000, 1)):

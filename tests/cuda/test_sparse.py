@@ -88,3 +88,33 @@ def test_a_sparse_matrix_times_a_matrix_waits_for_nothing() -> None:
     (matrix @ x).sum().backward()
     assert x.grad.tolist() == [[2, 2]] * 3
     assert ut.cuda.host_functions() == before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.int64])
+def test_equal_places_are_added_up_where_they_lie(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    places = np.stack([rng.integers(0, 3, 600), rng.integers(0, 4, 600)])
+    values = rng.integers(-9, 9, (600, 200)).astype(dtype)
+    here = ut.sparse_coo_tensor(ut.tensor(places), ut.tensor(values), (3, 4, 200)).coalesce()
+    given = ut.tensor(places, device="cuda"), ut.tensor(values, device="cuda")
+    there = ut.sparse_coo_tensor(*given, (3, 4, 200))
+    ut.cuda.synchronize()
+    ut.cuda.reset_peak_memory_stats()
+    before = ut.cuda.memory_allocated()
+    found = there.coalesce()
+    assert ut.cuda.max_memory_allocated() - before < values.nbytes // 4
+    assert found.indices().tolist() == here.indices().tolist()
+    np.testing.assert_array_equal(found.values().cpu().numpy(), here.values().numpy())
+
+
+def test_a_step_of_a_sparse_gradient_needs_one_copy_of_it() -> None:
+    table, words = ut.nn.Embedding(500, 64, sparse=True).to("cuda"), ut.arange(400, device="cuda") % 300
+    steps = ut.optim.SGD(table.parameters(), lr=0.1)
+    for _ in range(2):
+        steps.zero_grad()
+        table(words).sum().backward()
+        ut.cuda.synchronize()
+        ut.cuda.reset_peak_memory_stats()
+        before = ut.cuda.memory_allocated()
+        steps.step()
+    assert ut.cuda.max_memory_allocated() - before < 1.3 * words.numel() * 64 * 4

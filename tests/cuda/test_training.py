@@ -191,17 +191,28 @@ def test_recurrent_layers_and_their_gradients(kind: str, options: dict[str, Any]
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
-def test_a_step_of_an_lstm_is_two_launches_each_way() -> None:
-    layer = ut.nn.LSTM(5, 7).to("cuda")
+@pytest.mark.parametrize("kind", [ut.nn.LSTM, ut.nn.GRU])
+def test_a_step_of_a_recurrent_layer_is_two_launches_each_way(kind: Any) -> None:
+    layer = kind(5, 7).to("cuda")
 
     def launches(steps: int) -> int:
         x = ut.randn(steps, 3, 5, device="cuda", requires_grad=True)
         before = ut.cuda.launch_stats()["launches"]
-        layer(x)[1][0].sum().backward()
+        layer(x)[0].sum().backward()
         return int(ut.cuda.launch_stats()["launches"] - before)
 
     launches(10)
     assert launches(30) - launches(20) == 10 * 4
+
+
+@pytest.mark.parametrize("kind", [ut.nn.LSTM, ut.nn.GRU])
+def test_outputs_of_a_recurrent_layer_that_were_changed_are_refused(kind: Any) -> None:
+    layer, x = kind(5, 7).to("cuda"), ut.randn(4, 3, 5, device="cuda")
+    out, _ = layer(x)
+    with ut.no_grad():
+        out.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
 
 
 def test_autocast_computes_the_products_of_an_lstm_in_half_precision() -> None:

@@ -340,3 +340,34 @@ def test_a_leaf_over_numpys_memory(L: ModuleType) -> None:
     (x * x).sum().backward()
     x.grad.zero_()
     assert array.tolist() == [1, 2]
+
+
+# ---- whose it is
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "an operation": lambda L, x: x * 3,
+    "a list of tensors": lambda L, x: L.cat([x, x]),
+    "a custom Function": lambda L, x: returning(L, lambda grad: grad.expand(2, 2))(x),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_the_node_of_a_leaf_lives_as_long_as_any_graph_with_it(L: ModuleType, maker: str) -> None:
+    x, called = leaf(L), []
+    first = x * 2
+    second = MAKERS[maker](L, x)
+    second.grad_fn.next_functions[0][0].register_prehook(lambda grads: called.append(maker))
+    del second
+    first.sum().backward()
+    assert called == [maker]
+
+
+def test_a_graph_that_is_older_than_the_shape_of_a_leaf_keeps_its_own_node() -> None:
+    x = leaf(ut)
+    first = x * 2
+    x.data = ut.ones(3)
+    second = x * 3
+    assert second.grad_fn.next_functions[0][0] is not first.grad_fn.next_functions[0][0]
+    with pytest.raises(RuntimeError, match="shape of a leaf"):
+        first.sum().backward()

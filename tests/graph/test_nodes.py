@@ -207,3 +207,12 @@ def test_a_node_made_by_hand_is_on_the_device_of_its_outputs() -> None:
     assert node.device == x.device and node.sequence_nr == 7
     assert "test_nodes.py" in str(site_of(node))
     assert Node(spaces=[cpu, x._xp]).extra.spaces == [cpu, x._xp]  # type: ignore[union-attr]
+
+
+def test_names_of_nodes_that_stand_for_no_operation(L: Any) -> None:
+    x, y = L.ones(2, requires_grad=True), L.ones(2, requires_grad=True)
+    copied = (x * 1).copy_(y)
+    sliced = x * 1
+    sliced[0] = y[0]
+    names = [t.grad_fn.name() for t in (copied, sliced)] + [(x * 1).grad_fn.next_functions[0][0].name()]
+    assert names == [f"{L.__name__}::autograd::{own}" for own in ("CopyBackwards", "CopySlices", "AccumulateGrad")]

@@ -240,6 +240,23 @@ def test_one_number_can_be_written_to_every_element_of_an_expanded_tensor(L: Any
     assert x.sum().item() == 0
 
 
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "dual_level"])
+def test_one_number_is_written_to_an_expanded_tensor_in_every_mode(L: Any, mode: str) -> None:
+    x = L.ones(3)
+    with getattr(L, mode, L.autograd.forward_ad.dual_level)():
+        assert x.expand(2, 3).fill_(4).sum().item() == 24
+        assert x.expand(2, 3).zero_().sum().item() == x.sum().item() == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # PyTorch compiles what it decomposes
+def test_the_tangent_of_an_expanded_tensor_is_overwritten_with_it(L: Any) -> None:
+    forward_ad = L.autograd.forward_ad
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(L.ones(3), L.ones(3))
+        x.expand(2, 3).fill_(4)
+        assert x.sum().item() == 12 and forward_ad.unpack_dual(x).tangent.sum().item() == 0
+
+
 def test_numbers_are_not_written_to_overlapping_windows() -> None:
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         ut.arange(3.0).unfold(0, 2, 1).zero_()

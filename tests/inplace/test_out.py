@@ -48,6 +48,49 @@ def test_the_result_is_written_into_the_given_tensor(L: Any, name: str) -> None:
     assert result is out and out.tolist() == expected and out.data_ptr() == memory and out._version == 1
 
 
+MADE: dict[str, Callable[[Any, Any], Any]] = {
+    "arange": lambda L, out: L.arange(1, 4, out=out),
+    "fractions": lambda L, out: L.arange(0.0, 1.5, 0.5, out=out),
+    "range": lambda L, out: L.range(0, 2, out=out),
+    "linspace": lambda L, out: L.linspace(0, 4, 3, out=out),
+    "logspace": lambda L, out: L.logspace(0, 2, 3, out=out),
+    "full": lambda L, out: L.full((3,), 2, out=out),
+    "ones": lambda L, out: L.ones(3, out=out),
+    "zeros": lambda L, out: L.zeros(3, out=out),
+    "eye": lambda L, out: L.eye(1, 3, out=out),
+    "randperm": lambda L, out: L.randperm(3, out=out),
+    "randint": lambda L, out: L.randint(0, 5, (3,), out=out),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.range")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_made_of_nothing_is_made_in_the_dtype_of_out(torch: Any, name: str, dtype: str) -> None:
+    if (name, dtype) == ("fractions", "int64"):
+        pytest.skip("int64 counts by steps of whole numbers")
+    found = []
+    for library in (torch, ut):
+        library.manual_seed(0)
+        found.append(MADE[name](library, library.empty(0, dtype=getattr(library, dtype))).tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["full", "ones", "eye"])
+def test_truths_are_made_of_nothing(L: Any, name: str) -> None:
+    assert MADE[name](L, L.empty(0, dtype=L.bool)).dtype == L.bool
+
+
+@pytest.mark.parametrize("draw", ["rand", "randn"])
+@pytest.mark.parametrize(("sizes", "dtype"), [((3,), "float64"), ((5,), "float32")])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+def test_numbers_are_drawn_once_and_in_the_dtype_of_out(L: Any, draw: str, sizes: Any, dtype: str) -> None:
+    L.manual_seed(0)
+    expected = [getattr(L, draw)(3, dtype=getattr(L, dtype)).tolist(), L.rand(2).tolist()]
+    L.manual_seed(0)
+    assert [getattr(L, draw)(3, out=L.empty(sizes, dtype=getattr(L, dtype))).tolist(), L.rand(2).tolist()] == expected
+
+
 @pytest.mark.parametrize("what", ["input", "out"])
 def test_nothing_may_require_grad(L: Any, what: str) -> None:
     x, out = L.ones(2, requires_grad=what == "input"), L.zeros(2, requires_grad=what == "out")
@@ -205,3 +248,25 @@ def test_sums_and_products_are_computed_in_the_dtype_of_out(L: Any) -> None:
     assert L.sum(large, 0, out=L.empty((), dtype=L.int64)).item() == 3 * (2**53 + 1)
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
         L.mean(x, 0, out=L.empty(0, dtype=L.int64))
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_a_leaf_that_out_resized_does_not_get_a_gradient_of_its_former_shape(mode: str) -> None:
+    x = ut.ones(4, requires_grad=True)
+    y = x * 2
+    with getattr(ut, mode)(), pytest.warns(UserWarning, match="resized"):
+        ut.sum(ut.ones(4), 0, out=x)
+    with pytest.raises(RuntimeError, match=r"The shape of a leaf .* changed by sum\(out=\) since, to \[\]"):
+        y.sum().backward()
+    assert x.grad is None
+    (x * 3).backward()
+    assert x.grad.tolist() == 3
+
+
+def test_a_leaf_that_was_resized_does_not_get_a_gradient_of_its_former_shape() -> None:
+    x = ut.ones(4, requires_grad=True)
+    y = x * 2
+    with ut.inference_mode():
+        x.resize_(1)
+    with pytest.raises(RuntimeError, match=r"The shape of a leaf .* changed by resize_ since, to \[1\]"):
+        y.sum().backward()

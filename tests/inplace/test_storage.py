@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import undertow as ut
+
 
 def test_views_and_aliases_have_the_storage_of_their_base(L: Any) -> None:
     x = L.arange(12.0).view(3, 4)
@@ -87,3 +89,17 @@ def test_memory_that_is_a_file(L: Any, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"size <8> is smaller than the required mapping size <12>"):
         L.from_file(path, size=3)
     assert isinstance(shared.untyped_storage(), L.StorageBase) and shared.untyped_storage().element_size() == 1
+
+
+def test_a_storage_can_be_given_up_for_a_while(L: Any) -> None:
+    x = L.ones(4)
+    storage = x.untyped_storage()
+    storage.resize_(0)
+    storage.resize_(16)
+    x.fill_(2)
+    assert x.tolist() == [2, 2, 2, 2] and storage.nbytes() == 16
+
+
+def test_a_storage_does_not_grow() -> None:
+    with pytest.raises(RuntimeError, match="a storage of 16 elements cannot be given 17"):
+        ut.ones(4).untyped_storage().resize_(17)

@@ -178,3 +178,20 @@ def test_a_lazy_module_of_the_user(L: ModuleType) -> None:
     parameter = L.nn.UninitializedParameter()
     parameter.materialize(4)
     assert parameter.shape == (4,)
+
+
+def test_parameters_without_a_shape_are_converted_wherever_they_are(L: ModuleType) -> None:
+    class Unfinished(L.nn.Module):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = L.nn.UninitializedParameter()
+            self.register_buffer("mean", L.nn.UninitializedBuffer())
+
+    class Outer(L.nn.modules.lazy.LazyModuleMixin, L.nn.Module):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.linear = Unfinished(), L.nn.Linear(2, 2)
+
+    outer = Outer().to("cpu").double()
+    outer.inner.weight.materialize((2,))
+    assert outer.inner.weight.dtype == outer.inner.mean.dtype == outer.linear.weight.dtype == L.float64

@@ -134,6 +134,6 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ("linalg_lu_factor", "LinalgLuFactorExBackward0"): "AddBackward0",
     ("lu_unpack", "LuUnpackBackward0"): "AddBackward0 or TriuBackward0",
     ("linalg_lu_solve", "LinalgLuSolveBackward0"): (
-        "LinalgSolveTriangularBackward0 or BmmBackward0 or TransposeBackward0 or ConjBackward0"
+        "LinalgSolveTriangularBackward0 or GatherBackward0 or TransposeBackward0 or ConjBackward0"
     ),
 }

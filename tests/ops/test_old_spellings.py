@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import undertow as ut
@@ -44,6 +45,8 @@ def test_einsum_does_not_promote_products_of_matrices(L: ModuleType) -> None:
 def test_range_has_its_end(L: ModuleType, bounds: tuple[float, ...], found: list[float]) -> None:
     numbers = L.range(*bounds)
     assert numbers.tolist() == found and numbers.dtype == L.float32
+    if all(type(n) is int for n in bounds):
+        assert L.range(*bounds, dtype=L.int64).tolist() == found
     with pytest.raises(RuntimeError, match="inconsistent with step sign"):
         L.range(1, 0)
 
@@ -63,3 +66,27 @@ def test_save_takes_the_choice_of_a_format(L: ModuleType) -> None:
     ut.save({"a": ut.ones(2)}, file, _use_new_zipfile_serialization=False)
     file.seek(0)
     assert ut.load(file)["a"].tolist() == [1.0, 1.0]
+
+
+def test_sizes_may_be_truths_behind_the_first(L: ModuleType) -> None:
+    assert L.ones(2, True).shape == (2, 1) and L.zeros((2, False)).shape == (2, 0)
+    for sizes in ((True,), ((True, 2),)):
+        with pytest.raises(TypeError, match="must be tuple of ints"):
+            L.ones(*sizes)
+
+
+def test_arrays_are_added_to_sizes(L: ModuleType) -> None:
+    shape = L.ones(2, 3).shape
+    assert type(shape + np.array(1)) is np.ndarray and (shape + np.array(1)).tolist() == [3, 4]
+    assert type(shape + (4,)) is L.Size and shape + (4,) == (2, 3, 4)
+    with pytest.raises(TypeError, match="can only concatenate tuple"):
+        shape + [4]
+
+
+def test_segments_by_the_private_name(L: ModuleType) -> None:
+    found = L._segment_reduce(L.tensor([1.0, 2.0, 3.0]), "max", offsets=L.tensor([0, 2, 3]))
+    assert found.tolist() == [2, 3]
+
+
+def test_switches_of_libraries_can_be_set(L: ModuleType) -> None:
+    assert L.backends.flags_frozen() is False

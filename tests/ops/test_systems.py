@@ -268,7 +268,7 @@ def check_jvp(call: Call) -> None:
 
 
 #: operations on Hermitian matrices: they read one triangle, and their rules are for Hermitian tangents
-HERMITIAN = {"_cholesky_lower", "_eigh"}
+HERMITIAN = {"_cholesky_lower", "_eigh", "_eigvalsh"}
 
 
 def tangent_of(call: Call, rng: np.random.Generator, array: Any) -> Any:

@@ -142,3 +142,27 @@ def test_every_sparse_operation_is_reached() -> None:
     assert sorted(primitives - reached) == []
     composites = set(SPARSE_OPERATIONS) - primitives
     assert sorted(composites - {row.op for row in SPARSE_ROWS}) == []
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_products_of_a_row_are_reduced(torch: Any, reduce: str) -> None:
+    found = []
+    for library in (torch, ut):
+        rows = library.tensor([[1.0, 0, 2, 2], [0, 0, 0, 0], [0, 3, 4, 0], [1, 1, 0, 0]]).to_sparse_csr()
+        rows.requires_grad_()
+        other = library.tensor([[1.0, 2], [1, 3], [5, float("nan")], [5.0, 1]], requires_grad=True)
+        out = library.sparse.mm(rows, other, reduce)
+        (out.nan_to_num() * library.arange(1.0, 9).reshape(4, 2)).sum().backward()
+        found.append([t.detach().numpy() for t in (out, rows.grad.to_dense(), other.grad)])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_only_rows_are_reduced_and_only_so(L: Any) -> None:
+    matrix = L.eye(2)
+    with pytest.raises(RuntimeError, match="reduce type of prod has not been enabled"):
+        L.sparse.mm(matrix.to_sparse_csr(), matrix, "prod")
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"_sparse_mm_reduce|call to_sparse_csr"):
+        L.sparse.mm(matrix.to_sparse(), matrix, "mean")

@@ -17,6 +17,7 @@ from undertow.backends import opt_einsum as opt_einsum
 from undertow.backends import quantized as quantized
 
 Library: Any
+def flags_frozen() -> bool: ...
 Cudnn: Any
 Products: Any
 Cpu: Any

@@ -88,6 +88,33 @@ def backward(
     _backward_into(targets, edges, grads, keep, create_graph)
 
 
+def backward_method(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Compute gradients of this tensor and add them to the `.grad` of the leaves it was computed from.
+
+    gradient  the gradient with respect to this tensor; may be left out for a real scalar
+    The other arguments are those of `undertow.autograd.backward`.
+
+    retain_graph  keep what the pass frees, for another one
+    inputs        the leaves whose `.grad` is added to; None: all
+
+    >>> import undertow as ut
+    >>> x = ut.tensor([2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([4.])
+    """
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+backward_method.__name__ = backward_method.__qualname__ = "backward"
+
+
 def grad(
     outputs: Any,
     inputs: Any,

@@ -20,7 +20,7 @@ from undertow.autograd.forward import level as _dual
 from undertow.autograd.forward.level import DualLevel
 from undertow.autograd.forward.tangents import laid_out_as, same_layout, set_tangent, tangent_of
 from undertow.autograd.forward.unknown_tangent import UnknownTangent, known
-from undertow.autograd.interceptors.stack import active, entered, left, under
+from undertow.autograd.interceptors.stack import active, active_in, entered, left, under
 from undertow.backend import dtypes
 from undertow.modes import State, current, set_state, state_variable
 from undertow.ops import REGISTRY
@@ -84,21 +84,22 @@ def exit_dual_level(*, level: int | None = None) -> None:
     >>> level = fw.enter_dual_level()
     >>> fw.exit_dual_level(level=level)
     """
-    last = _innermost(current_level() if level is None else level)
+    last = _innermost(current(), current_level() if level is None else level)
     set_state(left(current(), last))
     last.close()
 
 
-def _innermost(number: int) -> DualLevel:
-    """The innermost level, which must be the one with that number."""
+def _innermost(state: State, number: int) -> DualLevel:
+    """The innermost level in a state, which must be the one with that number."""
+    duals = active_in(state).duals
     if number < 0:
         raise RuntimeError("Dual level must be a positive number: no level was entered.")
-    if number != current_level():
+    if number != len(duals) - 1:
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported: "
-            f"the innermost level is {current_level()}, not {number}."
+            f"the innermost level is {len(duals) - 1}, not {number}."
         )
-    return active().duals[-1]
+    return duals[-1]
 
 
 class dual_level(Scope):
@@ -128,7 +129,7 @@ class dual_level(Scope):
         return found
 
     def after(self, inner: State, outer: State) -> State:
-        _innermost(self._levels[-1].number)
+        _innermost(inner, self._levels[-1].number)
         return left(inner, self._levels[-1])
 
     def ended(self) -> None:

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from undertow.autograd.backward import backward as backward_of
 from undertow.autograd.batched_tensor import BatchedTensor
 from undertow.backend import dtypes
 from undertow.backend.interface import DType
@@ -166,30 +165,6 @@ def get_grad_fn(self: Tensor) -> Node | None:
     """The node that will be given its gradient, if it is the result of recorded operations; None for a leaf."""
     edge = current_edge(self)
     return None if edge is None or edge is LEAF else edge[0]
-
-
-def backward(
-    self: Tensor,
-    gradient: Tensor | None = None,
-    retain_graph: Any = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-) -> None:
-    """Compute gradients of this tensor and add them to the `.grad` of the leaves it was computed from.
-
-    gradient  the gradient with respect to this tensor; may be left out for a real scalar
-    The other arguments are those of `undertow.autograd.backward`.
-
-    retain_graph  keep what the pass frees, for another one
-    inputs        the leaves whose `.grad` is added to; None: all
-
-    >>> import undertow as ut
-    >>> x = ut.tensor([2.0], requires_grad=True)
-    >>> (x * x).sum().backward()
-    >>> x.grad
-    tensor([4.])
-    """
-    backward_of(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def detach(self: Tensor) -> Tensor:

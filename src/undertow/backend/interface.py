@@ -139,6 +139,8 @@ class ArrayNamespace:
     device: Device
     #: whether an index that is out of range is found by the kernel that uses it, so that nobody need look at it before
     checks_indices = False
+    #: whether its functions of matrices serve all sizes, so that there are none for small ones beside them
+    takes_any_matrix = False
     #: operations whose forwards, and whose rules, compute half precision themselves; others get it in float32
     half_forwards: frozenset[str] = frozenset()
     half_rules: frozenset[str] = frozenset()

@@ -109,6 +109,8 @@ logsumexp_rows_gradient = kernel("logsumexp_rows_gradient")
 take = kernel("take")
 #: on other devices alone: (index, first, end) -> True; one outside of [first, end) is an IndexError at the next look
 note_outside = kernel("note_outside")
+#: on other devices alone: (values, order, starts) -> values[order] added up from each start to the next
+sum_ordered_runs = kernel("sum_ordered_runs")
 #: (x, dim, index) -> the elements that an index names along a dimension; of the same sizes in all others
 gather = kernel("gather")
 #: (out, dim, index, x) -> True; adds elements where such an index says, in place
@@ -136,6 +138,9 @@ silu_gradient = kernel("silu_slopes")
 linear = kernel("linear")
 #: on other devices alone: (x, dim, whether the largest comes first) -> the indices that sort
 sorted_order = kernel("sorted_order")
+#: on other devices alone: (x, dim, whether the largest comes first, count) -> the first elements of their order, and
+#: their indices
+first_in_order = kernel("first_in_order")
 #: (name, x) -> a special function of real floating-point numbers, of those that are there
 special_function = kernel("special_function")
 #: (g, x, slope) -> g where x is positive, else slope * g
@@ -168,6 +173,18 @@ slope_scores = kernel("slope_scores")
 lstm_step = kernel("lstm_step")
 #: (gates, their gradients, cell, tanh of the next, gradients of hidden and cell) -> True; in place as well
 lstm_step_gradient = kernel("lstm_step_gradient")
+#: on other devices alone: (x, h0, c0, weights and biases, reverse) -> (outputs, gates after activation, cells);
+#: (gradients of outputs and of the last h and c, c0, weight_hh, gates, cells, reverse) -> those of gates before
+#: activation, and of the first h and c
+lstm_layer = kernel("lstm_layer")
+lstm_layer_gradients = kernel("lstm_layer_gradients")
+#: (gates, h0, weight_hh, bias_hh, reverse) -> (outputs, gates after activation, what the reset gate multiplies);
+#: (gradients of outputs and of the last h, h0, weight_hh, these three, reverse) -> those of gates before activation, of
+#: what h contributed to them, and of the first h
+gru_layer = kernel("gru_layer")
+gru_layer_gradients = kernel("gru_layer_gradients")
+#: (gradients of gates, first h, outputs, reverse) -> that of weight_hh
+recurrent_weight_gradient = kernel("recurrent_weight_gradient")
 #: (param, grad, mean, square, largest square or None, numbers) -> True; an update of Adam, see optim/adam.py
 adam_update = kernel("adam_update")
 #: on other devices alone: ([(param, grad, mean, square), ...], numbers) -> True; all updates at once, see
@@ -184,8 +201,21 @@ solve_triangles = kernel("solve_triangles")
 solve_small = kernel("solve_small")
 #: (A) -> the lower factors of stacks of small positive-definite matrices
 cholesky_small = kernel("cholesky_small")
-#: (A) -> (L and U in one matrix, the places that its rows had in A), for stacks of small matrices
+#: (A) -> (L and U in one matrix, the rows, from 1, that rows were exchanged with in turn), for stacks of small matrices
 lu_small = kernel("lu_small")
+#: (such exchanges of rows, number of rows) -> the places that rows had before, for stacks
+places_of_rows = kernel("places_of_rows")
+#: on other devices alone: (A) -> the first minor of each matrix that is not positive-definite, or 0; the same of pivots
+#: that are zero
+first_bad_minors = kernel("first_bad_minors")
+first_zero_pivots = kernel("first_zero_pivots")
+
+
+def take_matrix(xp: Namespace, size: int) -> bool:
+    """Whether `solve_triangles` takes matrices of so many rows."""
+    return size <= SMALL_MATRIX or getattr(xp, "takes_any_matrix", False)
+
+
 #: (float32 fractions, sixteen to a block) -> normal numbers
 blocks_to_normal = kernel("blocks_to_normal")
 #: (capsule of NumPy's MT19937) -> whether its state is what the next two, and faster draws, take it for

@@ -17,6 +17,7 @@ from undertow.graph import exact_sums
 from undertow.graph.edges import Edge
 from undertow.graph.gradient_arrays import fits_in_place, own_array
 from undertow.graph.node import LAST, Node, NodeExtra, extra_on, next_sequence_nr
+from undertow.modes import current
 from undertow.scopes import common_lock, held
 from undertow.tensor import LEAF, Tensor, counter_of, current_edge, extra_of
 from undertow.tensor.lent_operations import lent
@@ -72,7 +73,11 @@ class AccumulateGrad(Node):
             if old is not None and old._array.shape != grad.shape:
                 refuse_other_shape(old, grad)
             if type(grad) is Tensor or isinstance(grad, Tensor):
-                extra.grad = lent().clone(grad) if old is None else lent().add(old, grad)
+                total = lent().clone(grad) if old is None else lent().add(old, grad)
+                if type(old) is not Tensor or current().grad_enabled or not fits_in_place(total._array, old._array):
+                    extra.grad = total
+                else:
+                    lent().copy_in_place(old, total)
             elif old is None:
                 first = Tensor(own_array(grad, variable, unshared), variable._xp)
                 if extra.grad is not None:  # the compiled core stores a first gradient without taking the lock
@@ -138,7 +143,19 @@ def leaf_edge(leaf: Tensor) -> AccumulateGrad:
                 if leaf._xp is not cpu:
                     node.extra = extra_of_user(leaf, extra.used_by)
                 extra.accumulate = weakref.ref(node)
+                if extra.rare is None or not extra.rare.former:
+                    replace_leaf(leaf, node, extra.used_by)
     return node
+
+
+def replace_leaf(leaf: Tensor, node: AccumulateGrad, used_by: Any) -> None:
+    """Put the node where the leaf stands for it: it lives as long as any graph that leads to the leaf."""
+    user = None if used_by is None else used_by()
+    edges = getattr(user, "recorded_edges", None)  # a node that is being made has none
+    if type(edges) is list:
+        for k, edge in enumerate(edges):  # each by itself: another thread may be resolving the others
+            if edge is leaf:
+                edges[k] = node
 
 
 def extra_of_user(leaf: Tensor, used_by: Any) -> NodeExtra:

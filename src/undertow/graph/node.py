@@ -19,7 +19,8 @@ Note [Edges to leaves]: a leaf's AccumulateGrad node is needed once somebody run
 are dropped before. So an operation leaves its edges as a list in which the leaf itself stands for its node; reading
 `next_edges` of an OperationNode puts the nodes into the list, and compute_dependencies does so for all nodes that are
 to run. That is dearer than finding a node that exists, so it is done once in a graph only: while the node that used a
-leaf so is alive (the leaf's `used_by`), the next operation makes the AccumulateGrad node.
+leaf so is alive (the leaf's `used_by`), the next operation makes the AccumulateGrad node. Whoever makes it puts it into
+that list as well, so that it lives as long as any graph with the leaf.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Node:
     is_of_leaf = False
     #: whether `pull` wants to be called although every gradient is None
     wants_undefined = False
-    #: whether it stands for no operation, and so is shown with its namespace
+    #: whether it is shown with its namespace, as what stands for no operation is, and a copy
     is_internal = False
     #: the operation's public name
     op_name = ""

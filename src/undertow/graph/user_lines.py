@@ -9,13 +9,12 @@ a line are made of them only when an error is printed. Frames of undertow itself
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
-from undertow.own_files import OWN_FILES
+from undertow.own_files import user_frame
 
 #: one bool: whether nodes remember the lines that made them
 SITES_ARE_TAKEN = [os.environ.get("UNDERTOW_SITES", "1") != "0"]
@@ -41,13 +40,6 @@ def is_site_recording_enabled() -> bool:
     return SITES_ARE_TAKEN[0]
 
 
-def user_frame(frame: FrameType) -> FrameType:
-    """The nearest frame, from this one outwards, that is not undertow's own; the outermost if there is none."""
-    while OWN_FILES[frame.f_code.co_filename] and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
 class Site:
     """A place in a program."""
 
@@ -69,12 +61,12 @@ class Site:
 
 def caller_site() -> Site:
     """The line of the user's program that is running now."""
-    frame = user_frame(sys._getframe(1))
+    frame = user_frame()
     return Site(frame.f_code, frame.f_lasti)
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the user's program that is running now."""
-    frame = user_frame(sys._getframe(1))
+    frame = user_frame()
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)

@@ -21,8 +21,9 @@ from undertow.backend import kernels
 from undertow.compiled import core
 from undertow.engine.watch import Watch, install_watcher
 from undertow.graph.node import Node
-from undertow.graph.user_lines import Site, user_frame
+from undertow.graph.user_lines import Site
 from undertow.instrument.nodes import place_of
+from undertow.own_files import user_frame
 from undertow.tensor import Tensor
 
 
@@ -67,7 +68,7 @@ class debug:
     def operation_ran(
         self, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor, took: int
     ) -> None:
-        frame = user_frame(sys._getframe(1))
+        frame = user_frame()
         given = " ".join([shown(a) for a in args] + [f"{name}={shown(v)}" for name, v in kwargs.items()])
         results = result if isinstance(result, tuple) else (result,)
         made = " ".join([shown(r) for r in results])

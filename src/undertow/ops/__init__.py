@@ -14,7 +14,7 @@ from undertow.tensor.lent_operations import LentOperations, lend
 #: its own family it reaches by `xp`, or by `recorded` in a function on tensors.
 FAMILIES = {
     "pointwise": "arithmetic exp_log sigmoid_logit abs_sign division trigonometric rounding powers complex where_clamp "
-    "comparison float_parts activations gelu",
+    "comparison_logic_bits float_parts activations gelu",
     "pointwise.special": "error_functions gamma incomplete_gamma bessel_i normal_distribution zeta polynomials "
     "bessel_scipy",
     "views": "clone dimensions slices splitting reshape as_strided copies",

@@ -8,7 +8,6 @@ steps are tensors in `state`, under PyTorch's names.
 from __future__ import annotations
 
 import functools
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
@@ -21,11 +20,12 @@ from undertow.backend import cpu, send_to_devices
 from undertow.backend.dtypes import is_narrow, kind_of
 from undertow.backend.interface import Array, DType, Namespace
 from undertow.backend.silence import quietly
-from undertow.graph.user_lines import user_frame, warn_user
+from undertow.graph.user_lines import warn_user
 from undertow.modes import enable_grad, no_grad
 from undertow.optim.hooks import HookedOptimizer, passed_through, with_zero_grad_hooks
 from undertow.optim.hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
 from undertow.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
+from undertow.own_files import user_frame
 from undertow.tensor import Tensor, counter_of, note_all
 
 Closure = Callable[[], Any]
@@ -168,7 +168,7 @@ class Optimizer(HookedOptimizer):
             self._step_recorded()
             return loss
         self._numbers.clear()
-        site = user_frame(sys._getframe(1))
+        site = user_frame()
         with no_grad():
             quietly(self._step_of_all, site)
         send_to_devices()

@@ -120,12 +120,12 @@ class SGD(Optimizer):
                 "SGD takes sparse gradients only without momentum and weight_decay, which change every element: set "
                 "both to 0, or make the gradient dense"
             )
-        rate = -group["lr"] if group["maximize"] else group["lr"]
+        rate = group["lr"] if group["maximize"] else -group["lr"]
         places, change = tuple(grad.indices), rate * grad.values
         if param.flags.c_contiguous:
-            add_at(xp, param, places, -change)
+            add_at(xp, param, places, change)
         else:
-            xp.subtract.at(param, places, change)
+            xp.add.at(param, places, change)
 
 
 class ASGD(RealOptimizer):

@@ -113,9 +113,9 @@ class Extra:
     # slots, because every recorded op on a leaf or view reads the first three
     __slots__ = ("accumulate", "counter", "grad", "rare", "used_by", "view")
 
-    def __init__(self) -> None:
+    def __init__(self, view: View | None = None) -> None:
         self.counter: VersionCounter | None = None
-        self.view: View | None = None
+        self.view = view
         self.accumulate: Any = None
         self.used_by: Any = None
         self.grad: Tensor | None = None

@@ -47,7 +47,11 @@ class Size(Sizes):
         return f"{PREFIX[0]}.Size({list(self)})"
 
     def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
+        if hasattr(other, "__array_interface__"):
+            return NotImplemented  # an array of NumPy adds itself to every size
+        if not isinstance(other, tuple):
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to {PREFIX[0]}.Size")
+        return Size(tuple.__add__(self, other))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)

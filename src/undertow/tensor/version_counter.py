@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from undertow.own_files import OWN_FILES
+from undertow.own_files import user_frame
 
 
 class VersionCounter:
@@ -27,9 +26,7 @@ class VersionCounter:
         """Count a change, made by `operation`, and note the line of the user's program that runs it."""
         self.value += 1
         self.operation = operation
-        frame: Any = sys._getframe(1)
-        while OWN_FILES[frame.f_code.co_filename] and frame.f_back is not None:
-            frame = frame.f_back
+        frame = user_frame()
         self.code, self.lasti = frame.f_code, frame.f_lasti
 
     def note(self, operation: str, code: Any, lasti: int) -> None:

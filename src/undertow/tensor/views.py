@@ -99,11 +99,9 @@ def attach_view(
     creation = creation_in(state, several or number is not None, former)
     if several:
         for nr, tensor in enumerate(result):
-            extra = tensor._extra = Extra()
-            extra.view = View(base, Replay(before, function, arguments, nr), creation, version)
-        return
-    extra = result._extra = Extra()
-    extra.view = View(base, Replay(before, function, arguments, number), creation, version)
+            tensor._extra = Extra(View(base, Replay(before, function, arguments, nr), creation, version))
+    else:
+        result._extra = Extra(View(base, Replay(before, function, arguments, number), creation, version))
 
 
 def creation_in(state: State, several: bool, former: str) -> str:

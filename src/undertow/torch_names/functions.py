@@ -15,8 +15,10 @@ from undertow.backend.public_dtypes import unavailable
 from undertow.engine.deterministic_sums import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from undertow.errors import OutOfMemoryError as OutOfMemoryError
 from undertow.ops.create.creation import frombuffer
+from undertow.ops.reduce.segments import segment_reduce as _segment_reduce  # noqa: F401
 from undertow.tensor import Tensor
 from undertow.tensor.memory import Storage
+from undertow.tensor.torch_function import asks
 
 UntypedStorage = TypedStorage = StorageBase = Storage
 complex32 = chalf = unavailable("complex32", 4)
@@ -246,7 +248,9 @@ def _check_is_size(i: int, message: Any = None, *, max: int | None = None) -> No
     _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
 
 
+@asks
 def _assert(condition: Any, message: str) -> None:
+    """Of a condition that a trace does not know, a node of its graph."""
     assert condition, message
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from undertow import ops
 from undertow.backend.dtypes import default_dtype
 from undertow.graph.user_lines import warn_user
+from undertow.ops.inplace.out_argument import public_function
 
 
 def range(start: float = 0, end: float | None = None, step: float = 1, *, dtype: Any = None, **options: Any) -> Any:
@@ -33,4 +33,8 @@ def range(start: float = 0, end: float | None = None, step: float = 1, *, dtype:
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     count = math.floor((end - start) / step) + 1
-    return ops.arange(start, start + count * step - step / 2, step, dtype=dtype or default_dtype(), **options)
+    behind = start + count * step
+    if type(behind) is float:  # as far from the last number as from the one behind it, whatever was rounded
+        behind -= step / 2
+    dtype = default_dtype() if dtype is None and options.get("out") is None else dtype
+    return public_function("arange")(start, behind, step, dtype=dtype, **options)

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.skipif(core is None, reason="there is no compiled core"
 
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 4, 4), (2, 5, 3), (2, 3, 5), (2, 32, 32), (1, 20, 31)])
-def test_factors_and_order(shape: tuple[int, ...], dtype: str) -> None:
+def test_factors_and_pivots(shape: tuple[int, ...], dtype: str) -> None:
     A = np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    factors, order = core.lu_small(A)
-    expected, places = lu._eliminated(cpu, A)
-    np.testing.assert_array_equal(order, places)
+    factors, exchanged = core.lu_small(A)
+    expected, pivots = lu._eliminated(cpu, A)
+    np.testing.assert_array_equal(exchanged, pivots)
     np.testing.assert_allclose(factors, expected, rtol=1e-4 if dtype == "f" else 1e-12, atol=1e-6)
 
 

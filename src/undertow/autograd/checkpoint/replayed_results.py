@@ -12,7 +12,7 @@ from undertow.autograd.interceptors.stack import under
 from undertow.backend.silence import quietly
 from undertow.modes import current
 from undertow.ops.declare.apply import apply
-from undertow.ops.declare.list_of_tensors import run_variadic
+from undertow.ops.declare.list_of_tensors import apply_to_list
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
@@ -34,7 +34,7 @@ def call_with_known(function: Any, args: tuple[Any, ...], arrays: Any) -> Any:
 @functools.cache
 def _recording_function(op: Op) -> Callable[..., Any]:
     """The operation's function, with the known result in the place of its forward. Takes all arguments."""
-    form, run = _knowing(op.form), run_variadic if op.kind == "variadic" else apply
+    form, run = _knowing(op.form), apply_to_list if op.kind == "variadic" else apply
     return lambda *args: run(form, args, current())
 
 

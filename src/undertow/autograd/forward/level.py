@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from undertow.autograd.batched_tensor import physical
 from undertow.autograd.forward.tangents import (
     fresh,
-    is_cut,
     laid_out_as,
     remember_for_node,
     same_layout,
     set_first_tangent,
     set_tangent,
+    spread_cut,
     tangent_of,
 )
 from undertow.autograd.forward.unknown_tangent import UnknownTangent, unknown_among
@@ -179,9 +180,18 @@ class DualLevel:
 
     def spread_cuts(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
         """A view of a tensor that is cut off from its base's tangent is cut off, too."""
-        if function.op.kind == "view" and isinstance(args[0], Tensor) and is_cut(args[0], self):
-            for tensor in result if isinstance(result, tuple) else (result,):
-                set_tangent(tensor, self, None)
+        if function.op.kind != "view" or not isinstance(args[0], Tensor):
+            return
+        source, others = args[0], args[1:]
+        if isinstance(result, Tensor):
+            spread_cut(source, self, result, lambda tangent: function(tangent, *others))
+            return
+
+        def part(nr: int, tangent: Tensor) -> Tensor:
+            return function(tangent, *others)[nr]
+
+        for nr, tensor in enumerate(result):
+            spread_cut(source, self, tensor, partial(part, nr))
 
     # ---- changes in place
 

@@ -7,6 +7,7 @@ one later shows it to its views, and a view that gets one first gives its base o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.batched_tensor import BatchedTensor, physical, zeros_like_batch
@@ -28,16 +29,32 @@ def tangent_of(tensor: Tensor, level: DualLevel) -> Tensor | None:
     if extra is None:
         return None
     if extra.rare is not None and extra.rare.tangents is not None and level in extra.rare.tangents:
-        return extra.rare.tangents[level]
+        own = extra.rare.tangents[level]
+        return shown_by_base(tensor, level, own.base, own.replay) if type(own) is CutView else own
     view = extra.view
     if view is None or view.base._extra is None:
         return None
-    of_base = tangent_of(view.base, level)
+    return shown_by_base(tensor, level, view.base, view.replay)
+
+
+def shown_by_base(tensor: Tensor, level: DualLevel, base: Tensor, replay: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """The tangent that a view gets from that of its base, if there is one."""
+    of_base = tangent_of(base, level)
     if of_base is None:
         return None
-    tangent = level.below(view.replay, of_base)
+    tangent = level.below(replay, of_base)
     set_tangent(tensor, level, tangent)
     return tangent
+
+
+class CutView:
+    """In the place of a tangent: the tensor is a view of `base`, an alias that is cut off from its own base."""
+
+    __slots__ = ("base", "replay")
+
+    def __init__(self, base: Tensor, replay: Callable[[Tensor], Tensor]) -> None:
+        self.base = base
+        self.replay = replay
 
 
 def levels_of(tensor: Tensor) -> list[Any]:
@@ -47,17 +64,26 @@ def levels_of(tensor: Tensor) -> list[Any]:
         return []
     own = extra.tangents or {}
     of_base = [] if extra.view is None else [d for d in levels_of(extra.view.base) if d not in own]
-    return of_base + [level for level, tangent in own.items() if tangent is not None]
+    return of_base + [level for level in list(own) if tangent_of(tensor, level) is not None]
 
 
-def is_cut(tensor: Tensor, level: DualLevel) -> bool:
-    """Whether the tensor is an alias that has no tangent although its base may have one."""
+def cut_of(tensor: Tensor, level: DualLevel) -> CutView | Any | None:
+    """None: the tensor is an alias that has no tangent although its base may have one. A CutView: a view of such."""
     extra = tensor._extra
     rare = None if extra is None else extra.rare
-    return rare is not None and rare.tangents is not None and rare.tangents.get(level, ...) is None
+    return ... if rare is None or rare.tangents is None else rare.tangents.get(level, ...)
 
 
-def set_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor | None) -> None:
+def spread_cut(source: Tensor, level: DualLevel, view: Tensor, look: Callable[[Tensor], Tensor]) -> None:
+    """Cut a view off, if what it is a view of is. `look` makes the one of the other."""
+    cut = cut_of(source, level)
+    if type(cut) is CutView:
+        set_tangent(view, level, CutView(cut.base, lambda tangent: look(cut.replay(tangent))))
+    elif cut is None:
+        set_tangent(view, level, CutView(source, look))
+
+
+def set_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor | CutView | None) -> None:
     """Let the tensor have this tangent, as it is. None cuts it off from the tangent of its base."""
     extra = extra_of(tensor)
     tangents = extra.tangents
@@ -155,8 +181,9 @@ def fresh(tangent: Tensor, tensor: Tensor, given: list[Any]) -> Tensor:
 
 def set_first_tangent(tensor: Tensor, level: DualLevel, tangent: Tensor) -> None:
     """Give a tensor that was changed in place its first tangent, and the base it is a view of, too."""
-    view = None if tensor._extra is None else tensor._extra.view
-    if view is None or is_cut(tensor, level):
+    cut = cut_of(tensor, level)
+    view = cut if type(cut) is CutView else None if tensor._extra is None else tensor._extra.view
+    if view is None or cut is None:
         set_tangent(tensor, level, tangent if same_layout(tangent, tensor) else laid_out_as(tangent, tensor))
         return
     base = view.base

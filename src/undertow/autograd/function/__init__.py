@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from sys import _getframe as getframe
 from typing import TYPE_CHECKING, Any
 
 from undertow.autograd.function.call import FunctionCall
@@ -18,10 +17,10 @@ from undertow.autograd.function.node import FunctionNode
 from undertow.autograd.function.outputs import wrap_new_output, wrap_outputs
 from undertow.autograd.interceptors.stack import with_beneath
 from undertow.graph.accumulate import gradient_edge
-from undertow.graph.user_lines import is_site_recording_enabled, user_frame
+from undertow.graph.user_lines import is_site_recording_enabled
 from undertow.lazy_names import loaded_when_used as _loaded_when_used
 from undertow.modes import Interceptor, current, in_state
-from undertow.own_files import OWN_FILES
+from undertow.own_files import user_frame
 from undertow.tensor import Tensor
 from undertow.tensor.tensor import requires_grad
 
@@ -188,8 +187,7 @@ class Function(metaclass=_FunctionMeta):
             node._variable_positions = [isinstance(a, Tensor) for a in args]
             node.recorded_edges = edges
             if is_site_recording_enabled():
-                frame = getframe(2)  # of whoever called apply, past it and this
-                frame = user_frame(frame) if OWN_FILES[frame.f_code.co_filename] else frame
+                frame = user_frame(past=2)  # this, and apply
                 node.code, node.lasti = frame.f_code, frame.f_lasti
         needed = needed_inputs(inputs, recording) if cls._is_tracked else ()
         tracking = tracking_for(cls, inputs, needed)

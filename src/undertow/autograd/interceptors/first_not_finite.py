@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +11,7 @@ from undertow.autograd.interceptors.op_mode import Operation, OpMode
 from undertow.backend import cpu
 from undertow.backend.limits import is_finite
 from undertow.errors import AutogradError
-from undertow.graph.user_lines import user_frame
+from undertow.own_files import user_frame
 from undertow.tensor import Tensor
 
 
@@ -26,7 +25,7 @@ class FirstNotFinite(OpMode):
         result = op(*args, **kwargs)
         for array in plain_arrays(pytree.flatten(result)[0]):
             if were_finite and not is_finite(array):
-                frame = user_frame(sys._getframe())
+                frame = user_frame()
                 kind = "nan" if (array != array).any() else "inf"
                 raise AutogradError(
                     f"{op}() gave {kind} of finite numbers, at {frame.f_code.co_filename}:{frame.f_lineno}: it is the "

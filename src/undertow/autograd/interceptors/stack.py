@@ -212,7 +212,11 @@ def in_float32_under(
 
 def active() -> Transforms:
     """The transformations of this thread; without any, an empty set."""
-    intercept = current().intercept
+    return active_in(current())
+
+
+def active_in(state: State) -> Transforms:
+    intercept = state.intercept
     if isinstance(intercept, Above):
         intercept = beneath(intercept)
     return intercept if isinstance(intercept, Transforms) else NONE
@@ -227,8 +231,8 @@ def entered(state: State, level: Any, kind: str) -> State:
 
 
 def left(state: State, level: DualLevel) -> State:
-    """The state of this thread, which is given, without a level."""
-    return state.with_intercept(with_beneath(state.intercept, active().without(level)))
+    """A state without a level."""
+    return state.with_intercept(with_beneath(state.intercept, active_in(state).without(level)))
 
 
 NONE = Transforms((), ())

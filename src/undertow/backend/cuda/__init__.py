@@ -10,14 +10,14 @@ views        functions that look at no element             tail         function
 compositions, counting   functions of NumPy that are a few kernels
 making       new arrays, and copies                        products     of matrices, by cuBLAS
 functions    functions of NumPy made of all these          arrays       CudaArray
-wrappers     functions of NumPy that have no kernel        by_cupy      factorisations, Fourier transforms
+wrappers     functions of NumPy that have no kernel        by_cupy      long Fourier transforms
 chains       elementwise launches that become one         joined       formulas as one kernel
 fused        what takes array functions several steps      blocks       what kernels of many threads are made of
 rows         softmax, cross entropy                        norms        layer norm, batch norm and their relatives
 activations  gelu, silu; special functions                 pooling      the largest, or the mean, of windows
 scans        running sums, argmax                          sorting, gather_scatter   sorting; sums by index
 recurrent    steps of LSTM layers                            fourier      short Fourier transforms
-triangles    systems of triangular matrices
+factorizations, small_matrices, triangles   of matrices, by cuSOLVER (solver, solver_on_host) or kernels of ours
 philox       random numbers
 attention    a block of scores at a time                   flash        all of it, on tensor cores
 convolution, cudnn   by cuDNN, or by kernels of ours       cudnn_graph, cudnn_attention   several steps, by cuDNN
@@ -48,6 +48,7 @@ from undertow.backend.cuda import (
     convolution,
     device,
     elementwise,
+    factorizations,
     functions,
     fused,
     gather_scatter,
@@ -69,7 +70,6 @@ from undertow.backend.cuda import (
     sites,
     streams,
     tail,
-    triangles,
     updates,
 )
 from undertow.backend.cuda.arrays import Flags, array_class, reduce_by
@@ -96,7 +96,7 @@ from undertow.errors import OutOfMemoryError as OutOfMemoryError
 OWN_KERNELS: dict[str, Callable[..., Any]] = {
     "adam_update": fused.adam_update, "running_sums": scans.running_sums,
     "linear": products.linear, "note_outside": indexing.note_outside, **recurrent.KERNELS,
-    **triangles.KERNELS,
+    **factorizations.KERNELS,
     **norms.KERNELS, **rows.KERNELS, **activations.KERNELS, **pooling.KERNELS, **gather_scatter.KERNELS,
     **convolution.KERNELS, **attention.KERNELS, **updates.KERNELS, **philox.KERNELS,
 }  # fmt: skip
@@ -114,6 +114,7 @@ class CudaNamespace(ArrayNamespace):
     """The array functions of a GPU."""
 
     checks_indices = True
+    takes_any_matrix = True
     half_forwards = half_precision.FORWARDS
     half_rules = half_precision.RULES
     own_kernels = OWN_KERNELS

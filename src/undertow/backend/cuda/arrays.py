@@ -16,7 +16,19 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import by_cupy, device, exchange, fourier, functions, making, pinned, scans, tail, views
+from undertow.backend.cuda import (
+    by_cupy,
+    device,
+    exchange,
+    factorizations,
+    fourier,
+    functions,
+    making,
+    pinned,
+    scans,
+    tail,
+    views,
+)
 from undertow.backend.cuda.reductions import OPERATIONS, result_dtype, supported
 from undertow.backend.cuda.reductions import reduce as reduce_to
 from undertow.backend.interface import Array, Device, DType, HostValues
@@ -223,6 +235,10 @@ def call_function(space: Any, function: Array, args: Any, kwargs: Any) -> Any:
         return views.of(arrays_in(args)[0], function, args, kwargs)
     if function.__module__ == "numpy.fft" and name in fourier.FUNCTIONS:
         found = fourier.FUNCTIONS[name](*args, **kwargs)
+        if found is not NotImplemented:
+            return found
+    if function.__module__ == "numpy.linalg" and name in factorizations.FUNCTIONS:
+        found = factorizations.FUNCTIONS[name](*args, **kwargs)
         if found is not NotImplemented:
             return found
     found = by_cupy.call(space, function, args, kwargs)

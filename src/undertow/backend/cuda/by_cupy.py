@@ -1,6 +1,6 @@
-"""Factorisations and Fourier transforms by CuPy, where it is installed: on the same memory, and the same stream.
+"""Long Fourier transforms by CuPy, where it is installed: on the same memory, and the same stream.
 
-CuPy calls cuSOLVER and cuFFT. Where it is missing, or refuses the operands, NumPy does it on the host (tail.py).
+CuPy calls cuFFT. Where it is missing, or refuses the operands, NumPy does it on the host (tail.py).
 """
 
 from __future__ import annotations
@@ -10,24 +10,21 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
 from undertow.backend.cuda import device, exchange
 
 #: the modules of NumPy, and functions that CuPy has in those of the same name
 FUNCTIONS = {
-    "linalg": frozenset("cholesky inv solve qr svd eigh eigvalsh det slogdet".split()),
     "fft": frozenset("fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()),
 }
 
 
 @functools.cache
-def library() -> tuple[Any, Any] | None:
-    """CuPy and its extras; None where it is not installed."""
+def library() -> Any:
+    """CuPy; None where it is not installed."""
     if device.emulates():
         return None
     try:
-        return import_module("cupy"), import_module("cupyx")
+        return import_module("cupy")
     except ImportError:
         return None
 
@@ -66,7 +63,7 @@ def call(space: Any, function: Callable[..., Any], args: tuple[Any, ...], option
     found = library()
     if found is None:
         return NotImplemented
-    cupy, cupyx = found
+    cupy = found
     own = getattr(getattr(cupy, room), function.__name__)
     handle = space.current_stream().cuda_stream
     stream = (
@@ -75,10 +72,8 @@ def call(space: Any, function: Callable[..., Any], args: tuple[Any, ...], option
         else cupy.cuda.ExternalStream(handle)
     )
     try:
-        with cupy.cuda.Device(space.index), stream, cupyx.errstate(linalg="raise"):
+        with cupy.cuda.Device(space.index), stream:
             given = [lent(cupy, a) for a in args]
             return taken(own(*given, **{name: lent(cupy, a) for name, a in options.items()}))
-    except np.linalg.LinAlgError:
-        raise
     except Exception:  # operands that CuPy does not take, in any of its ways to say so
         return NotImplemented

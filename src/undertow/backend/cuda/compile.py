@@ -83,7 +83,8 @@ def host_compiler() -> str:
     return found
 
 
-def on_host(text: str, names: Sequence[str]) -> tuple[int, ...]:
+def host_library(text: str) -> Any:
+    """A library that the host's compiler makes of a text."""
     place = kept(text, " ".join(HOST_OPTIONS), ".so")
     if not place.exists():
         with tempfile.TemporaryDirectory() as working:
@@ -98,6 +99,11 @@ def on_host(text: str, names: Sequence[str]) -> tuple[int, ...]:
     else:
         library = ctypes.CDLL(str(place))
     _loaded.append(library)
+    return library
+
+
+def on_host(text: str, names: Sequence[str]) -> tuple[int, ...]:
+    library = host_library(text)
     return tuple([ctypes.cast(getattr(library, f"{name}_on_host"), ctypes.c_void_p).value or 0 for name in names])
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from undertow.backend import dtypes
 from undertow.backend.cuda import blocks, device, fused, indexing, sorting
 from undertow.backend.cuda.blocks import rows
+from undertow.backend.cuda.compile import Entry, compile_kernels
+from undertow.backend.cuda.kernel_text import computed, stored
 from undertow.backend.interface import Array
 
 # ---- sums by index, in the order of the elements
@@ -62,6 +64,37 @@ def add_rows(out: Array, index: Array, given: Array) -> Any:
     return True
 
 
+# the elements of runs, added up where they lie
+RUNS = r"""
+struct P { S *out; const S *in; const i64 *order, *starts; i64 count, runs, columns; };
+KERNEL(runs, P) { BEGIN
+    const i64 begin = p.starts[blockIdx.x], end = blockIdx.x + 1 < p.runs ? p.starts[blockIdx.x + 1] : p.count;
+    for (i64 c = (i64)blockIdx.y * blockDim.x + threadIdx.x; c < p.columns; c += (i64)gridDim.y * blockDim.x) {
+        T sum = Cast<T, S>::of(p.in[p.order[begin] * p.columns + c]);
+        for (i64 i = begin + 1; i < end; i++) sum = sum + Cast<T, S>::of(p.in[p.order[i] * p.columns + c]);
+        p.out[blockIdx.x * p.columns + c] = Cast<S, T>::of(sum);
+    } }
+"""
+
+
+@functools.cache
+def kernel_of_runs(dtype: np.dtype[Any]) -> Any:
+    text = f"typedef {stored(dtype)} S; typedef {computed(dtype)} T;\n{RUNS}"
+    return device.extension().Kernel(compile_kernels(text, [Entry("runs", "P", True)])[0])
+
+
+def sum_ordered_runs(values: Array, order: Array, starts: Array) -> Any:
+    """values[order] added up from each start to the next; nothing is brought into that order."""
+    if not values.size or values.dtype.kind == "b":
+        return None
+    values, runs, columns = rows(values), len(starts), values.size // len(values)
+    out = device.extension().empty((runs, *values.shape[1:]), values.dtype)
+    width = max(32, min(256, 1 << (columns - 1).bit_length()))
+    grid = runs, min(-(-columns // width), 64)
+    kernel_of_runs(values.dtype)(grid, width, out, values, rows(order), rows(starts), len(values), runs, columns)
+    return out
+
+
 # ---- an index for every element
 
 #: places for each thread of the plain kernel, from which sorting them is faster
@@ -103,4 +136,5 @@ def scatter(name: str, out: Array, dim: int, index: Array, x: Array) -> Any:
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_rows": add_rows, "gather": gather, "scatter": functools.partial(scatter, "put"),
     "scatter_add": functools.partial(scatter, "add"), "sorted_order": sorting.order,
+    "first_in_order": sorting.first_in_order, "sum_ordered_runs": sum_ordered_runs,
 }  # fmt: skip

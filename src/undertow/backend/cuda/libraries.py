@@ -14,6 +14,7 @@ FILES = {
     "nvrtc": ("libnvrtc.so.1*", "nvidia-cuda-nvrtc"),
     "cublas": ("libcublas.so.1*", "nvidia-cublas"),
     "cublasLt": ("libcublasLt.so.1*", "nvidia-cublas"),
+    "cusolver": ("libcusolver.so.1*", "nvidia-cusolver"),
     "cudnn": ("libcudnn.so.9*", "nvidia-cudnn"),
 }
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from undertow.backend import dtypes
 from undertow.backend.cuda import device
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import stored
@@ -40,15 +38,9 @@ def kernel(dtype: np.dtype[Any]) -> Any:
     return device.extension().Kernel(compile_kernels(text, [Entry("solve", "P", False)])[0])
 
 
-def solve_triangles(A: Array, B: Array, upper: bool, unitriangular: bool) -> Any:
-    """X of A X = B, for stacks of triangular matrices; the arrays are contiguous."""
-    known = A.dtype in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
-    if not known or A.dtype != B.dtype or not A.size or not B.size or A.shape[:-2] != B.shape[:-2]:
-        return None
+def solve_triangles(A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
+    """X of A X = B, for stacks of small triangular matrices; the arrays are contiguous."""
     X, columns = B.copy("C"), B.shape[-1]
     size = X.size // B.shape[-2]
     kernel(A.dtype)(-(-size // THREADS), THREADS, X, A, size, A.shape[-1], columns, int(upper), int(unitriangular))
     return X
-
-
-KERNELS: dict[str, Callable[..., Any]] = {"solve_triangles": solve_triangles}

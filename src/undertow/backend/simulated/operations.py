@@ -159,7 +159,7 @@ def launch_site() -> tuple[Any, ...]:
     """What the engine runs on this thread, or else the code and the instruction of the nearest frame of the user's."""
     if working.node is not None:
         return working.node
-    frame = sys._getframe(2)
+    frame = sys._getframe()
     while _is_own[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti

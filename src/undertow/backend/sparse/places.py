@@ -38,9 +38,12 @@ def coalesced(array: SparseArray) -> SparseArray:
     sizes = array.shape[: array.sparse_dim]
     flat = flat_places(array.indices, sizes)
     order = np.argsort(flat, kind="stable")
-    flat, values = flat[order], array.values.take(order, axis=0)
+    flat = flat[order]
     starts = starts_of_runs(flat)
-    return SparseArray(places_at(flat[starts], sizes), sum_runs(values, starts), array.shape, True)
+    values = kernels.sum_ordered_runs(space_of(flat), array.values, order, starts)
+    if values is None:
+        values = sum_runs(array.values.take(order, axis=0), starts)
+    return SparseArray(places_at(flat[starts], sizes), values, array.shape, True)
 
 
 def starts_of_runs(numbers: Array) -> Array:

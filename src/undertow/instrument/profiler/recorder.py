@@ -21,14 +21,13 @@ from undertow.compiled import core
 from undertow.engine.watch import Watch, install_watcher, remove_watcher
 from undertow.graph.accumulate import AccumulateGrad
 from undertow.graph.node import Node, space_of, stream_of
-from undertow.graph.user_lines import user_frame
 from undertow.instrument.memory import Allocations, Maker
 from undertow.instrument.module_calls import ModuleCall, ModuleCalls
 from undertow.instrument.nodes import node_of, place_of, saved_bytes
 from undertow.instrument.optimizer_steps import OptimizerSteps
 from undertow.instrument.profiler.composites import Gates
 from undertow.ops.declare.op import Op
-from undertow.own_files import OWN_FILES
+from undertow.own_files import OWN_FILES, user_frame
 from undertow.tensor import Tensor
 
 OPERATION, NODE, MODULE, SPAN, COMPOSITE, EXCHANGE = range(6)
@@ -142,7 +141,7 @@ class Recorder:
 
     def maker(self, what: Any, node: Node | None) -> Maker:
         """Where the memory of an operation comes from, and so that of its node's gradients."""
-        frame = user_frame(sys._getframe(1))
+        frame = user_frame()
         path = "" if self.modules is None else self.modules.path
         if node is not None and path:
             self.paths[node.sequence_nr] = path
@@ -167,7 +166,7 @@ class Recorder:
         end = perf_counter_ns()
         if len(self.rows) >= self.most_rows:
             return
-        user = user_frame(sys._getframe(1))
+        user = user_frame()
         shapes = [shape_of(value) for value in given] if self.record_shapes else None
         more: dict[str, Any] = {"stack": user_stack()} if self.with_stack else {}
         if self.allocations is not None:  # of what its operations made, this is known; `ones` is made of none
@@ -236,7 +235,7 @@ class Profiled(Observer):
         if place:
             more = {**(more or {}), **place}
         if node is None:
-            user = user_frame(sys._getframe(1))
+            user = user_frame()
             self.append((OPERATION, what, begin, end, thread, None, user.f_code, user.f_lasti, shapes, more))
         else:
             self.append((OPERATION, what, begin, end, thread, node.sequence_nr, *place_of(node), shapes, more))

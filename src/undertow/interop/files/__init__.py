@@ -26,7 +26,7 @@ from undertow.backend.dtypes import SCALAR_NAMES
 from undertow.backend.interface import Array, DType
 from undertow.errors import FileFormatError
 from undertow.interop.files.archives import damaged, opened, writing
-from undertow.interop.files.read_torch import load_torch_file
+from undertow.interop.files.read_torch import load_torch_file, starts_as_before
 from undertow.interop.files.replaced import write_replacement
 from undertow.interop.files.whole_objects import ObjectsReader, write_objects
 from undertow.interop.files.write_torch import NotDataError, write_torch_file
@@ -381,11 +381,19 @@ def _write_data_or_objects(file: BinaryIO, obj: Any, pickle_module: Any, protoco
 
 
 def _read_torch(path: PathLike | BinaryIO) -> tuple[Any, None]:
-    return [load_torch_file(path)], None
+    return [_load_torch(path)], None
 
 
 def _read_objects(path: PathLike | BinaryIO) -> tuple[Any, None]:
-    return [load_torch_file(path, ObjectsReader)], None
+    return [_load_torch(path, ObjectsReader)], None
+
+
+def _load_torch(path: PathLike | BinaryIO, reader: Any = None) -> Any:
+    if starts_as_before(path):
+        from undertow.interop.files.read_old_torch import load_old_file
+
+        return load_old_file(path, reader)
+    return load_torch_file(path, reader)
 
 
 #: by the ending of a name; all other files are PyTorch's

@@ -1,6 +1,7 @@
 """Weights in files that PyTorch wrote, read without PyTorch and without running what they say.
 
-Such a file is a zip archive of a pickle and one raw block of bytes for each storage. Pickle can name any function to be
+Such a file is a zip archive of a pickle and one raw block of bytes for each storage (those of PyTorch before 1.6 have
+the same one after the other, see read_old_torch.py). Pickle can name any function to be
 called; here it finds only the few that build tensors and dicts, written anew below, and everything else is refused.
 
 A storage is read once, as long as the pickle says, and tensors are views of it, as they were when they were saved: so
@@ -14,6 +15,7 @@ import os
 import pickle
 import zipfile
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
@@ -33,6 +35,10 @@ STORAGES = {
     "ComplexDoubleStorage": "complex128", "ComplexFloatStorage": "complex64", "BFloat16Storage": "bfloat16",
 }  # fmt: skip
 
+#: the number, pickled, that files of PyTorch before 1.6 begin with
+OLD_MAGIC = 0x1950A86A20F9469CFC6C
+OLD_STARTS = tuple([pickle.dumps(OLD_MAGIC, protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)])
+
 #: what is copied while a pickle is read may be as much as this, or so many times the length of the file
 ALWAYS_ALLOWED, TIMES_ALLOWED = 1 << 26, 16
 
@@ -48,10 +54,49 @@ def load_torch_file(path: str | os.PathLike[str] | BinaryIO, reader: Any = None)
         if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":
             raise FileFormatError(f"{str(path)!r} was written on a big-endian machine, which is not supported")
         with archive.open(pickles[0]) as file:
-            weights = (reader or WeightsReader)(file, archive, root)
+            weights = (reader or WeightsReader)(file, PartsOfArchive(archive, root).storage)
             if reader is None:
-                weights.allowed = max(ALWAYS_ALLOWED, TIMES_ALLOWED * length(path))
+                weights.allowed = allowed_for(length(path))
             return weights.load()
+
+
+def allowed_for(size: int) -> int:
+    """How much may be copied of a file of so many bytes."""
+    return max(ALWAYS_ALLOWED, TIMES_ALLOWED * size)
+
+
+def starts_as_before(path: str | os.PathLike[str] | BinaryIO) -> bool:
+    """Whether a file is of the kinds that PyTorch wrote before its archives: pickles in a row, or a tar file."""
+    if isinstance(path, str | os.PathLike):
+        with open(path, "rb") as file:
+            return starts_as_before(file)
+    place = path.tell()
+    start = path.read(512)
+    path.seek(place)
+    return start.startswith(OLD_STARTS) or is_tar(start)
+
+
+def is_tar(start: bytes) -> bool:
+    return start[257:262] == b"ustar"
+
+
+class PartsOfArchive:
+    """The storages in an archive: a part for each."""
+
+    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
+        self.archive, self.root = archive, root
+
+    def storage(self, key: str, dtype: DType, count: int) -> Any:
+        """The first `count` elements: nothing refers to more."""
+        part = self.archive.getinfo(f"{self.root}data/{key}")
+        if not 0 <= count <= part.file_size // dtype.itemsize:
+            there = part.file_size // dtype.itemsize
+            raise pickle.UnpicklingError(f"the storage {key} has {there} elements and not {count}")
+        memory = np.empty(count, dtype)
+        with self.archive.open(part) as file:
+            data = file.read(memory.nbytes)
+        memory.view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+        return memory
 
 
 # Python's own, not C's: there, what an instruction does cannot be changed
@@ -88,9 +133,9 @@ class WeightsReader(pickle._Unpickler):
     #: how many bytes may still be copied
     allowed = ALWAYS_ALLOWED
 
-    def __init__(self, file: Any, archive: zipfile.ZipFile, root: str) -> None:
+    def __init__(self, file: Any, storage: Callable[[str, DType, int], Any]) -> None:
         super().__init__(file, encoding="utf-8")
-        self.archive, self.root = archive, root
+        self.storage = storage
         self.storages: dict[str, Any] = {}
 
     def count_bytes(self, number: int) -> None:
@@ -113,24 +158,15 @@ class WeightsReader(pickle._Unpickler):
         return found
 
     def persistent_load(self, pid: Any) -> Any:
-        kind, storage_type, key, _location, count = pid
+        kind, storage_type, key, _location, count, *view = pid
         if kind != "storage" or not isinstance(storage_type, _StorageType):
             raise pickle.UnpicklingError(f"it refers to something that is no storage of known dtype: {pid!r}")
         if key not in self.storages:
-            self.storages[key] = self.read_storage(key, dtype_called(storage_type.dtype), count)
+            self.storages[key] = self.storage(key, dtype_called(storage_type.dtype), count)
+        if view and view[0] is not None:  # a part of it, in files of old
+            _, offset, size = view[0]
+            return self.storages[key][offset : offset + size]
         return self.storages[key]
-
-    def read_storage(self, key: str, dtype: DType, count: int) -> Any:
-        """The first `count` elements: nothing refers to more."""
-        part = self.archive.getinfo(f"{self.root}data/{key}")
-        if not 0 <= count <= part.file_size // dtype.itemsize:
-            there = part.file_size // dtype.itemsize
-            raise pickle.UnpicklingError(f"the storage {key} has {there} elements and not {count}")
-        memory = np.empty(count, dtype)
-        with self.archive.open(part) as file:
-            data = file.read(memory.nbytes)
-        memory.view(np.uint8)[:] = np.frombuffer(data, np.uint8)
-        return memory
 
 
 def _copied_bytes(arguments: Any) -> int:
@@ -230,6 +266,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "defaultdict"): _default_dict,
     ("_codecs", "encode"): _encode,
     ("__builtin__", "bytes"): _no_bytes,  # how b"" is written
+    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): _rebuild_typed_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-import zipfile
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from undertow.interop.files.archives import writing
@@ -36,9 +35,12 @@ class ObjectsReader(WeightsReader):
 
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
 
-    def __init__(self, file: Any, archive: zipfile.ZipFile, root: str) -> None:
-        super().__init__(file, archive, root)
-        self.allowed = sys.maxsize
+    allowed = sys.maxsize
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "module":  # a class, with its source, in files of old
+            return pid[1]
+        return super().persistent_load(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch._utils", "_rebuild_parameter"):

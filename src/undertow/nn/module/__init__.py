@@ -129,7 +129,7 @@ class Module(Called):
                 apply_to_parameter(parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
-                self._buffers[name] = fn(buffer)
+                self._buffers[name] = buffer.converted(fn) if hasattr(buffer, "converted") else fn(buffer)
         return self
 
     def to(self: T, *args: Any, **kwargs: Any) -> T:
@@ -297,6 +297,9 @@ def indented(text: str) -> str:
 def apply_to_parameter(parameter: Parameter, fn: Callable[[Any], Any]) -> None:
     """Let a parameter show other memory; graphs that were recorded before keep what they saved."""
     tensor: Any = parameter
+    if hasattr(tensor, "converted"):  # it has no shape yet, and no memory to be replaced
+        tensor.converted(fn)
+        return
     with no_grad():
         changed = fn(tensor)
         if changed is tensor:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from undertow import ops
 from undertow.backend.interface import DType
 from undertow.modes import no_grad
 from undertow.nn import parameter as parameter_module
-from undertow.nn.module import Module, apply_to_parameter
+from undertow.nn.module import Module
 from undertow.nn.parameter import Buffer, Parameter
 from undertow.tensor import LEAF, Tensor
 
 if TYPE_CHECKING:
     from undertow.backend.interface import Device
+
+
+T = TypeVar("T", bound="Uninitialized")
 
 
 class NoMemory:
@@ -71,9 +74,10 @@ class Uninitialized(Tensor):
         self.__class__ = self.becomes
         Tensor.__init__(self, data._array, data._xp, self._edge)
 
-    def converted(self, convert: Callable[..., Any]) -> None:
-        """Change device and dtype, as `convert` does with a tensor."""
+    def converted(self: T, convert: Callable[..., Any]) -> T:
+        """The same, with another device or dtype, as `convert` gives a tensor."""
         self.take_place(convert(ops.empty(0, device=self._xp.device, dtype=self.dtype)))
+        return self
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -159,18 +163,6 @@ class LazyModule(Module):
         weight = self._parameters.get("weight")
         if not self.has_uninitialized_params() and weight is not None and weight.numel():
             super().reset_parameters()  # type: ignore[misc]
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        for tensor in [*self._parameters.values(), *self._buffers.values()]:
-            if is_lazy(tensor):
-                tensor.converted(fn)
-        for parameter in self._parameters.values():
-            if parameter is not None and not is_lazy(parameter):
-                apply_to_parameter(parameter, fn)
-        for name, buffer in self._buffers.items():
-            if buffer is not None and not is_lazy(buffer):
-                self._buffers[name] = fn(buffer)
-        return self
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if not self.has_uninitialized_params():

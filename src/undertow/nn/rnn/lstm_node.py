@@ -7,6 +7,8 @@ runs the recurrence again, step by step, out of ordinary operations.
 What happens between the products of matrices is a kernel of the compiled core, or the same in NumPy (`step`,
 `step_gradient`). sigmoid(x) is taken there as tanh(x / 2) / 2 + 1 / 2, so that one call serves all gates; its error is
 that of rounding 1. The weights are halved before the loop, which is exact.
+
+A device that has kernels of whole layers keeps (steps, examples, ...) all through, and recomputes tanh(c).
 """
 
 from __future__ import annotations
@@ -19,11 +21,18 @@ from typing import Any
 from undertow import ops
 from undertow.autograd.function import Function
 from undertow.backend.interface import Array, Namespace
-from undertow.backend.kernels import lstm_step, lstm_step_gradient, packed_product, packed_rows
+from undertow.backend.kernels import (
+    lstm_layer,
+    lstm_layer_gradients,
+    lstm_step,
+    lstm_step_gradient,
+    packed_product,
+    packed_rows,
+)
 from undertow.backend.large_arrays import dot
 from undertow.modes import current
 from undertow.nn.rnn import steps
-from undertow.nn.rnn.rnn_gru_node import before, recorded_gradients
+from undertow.nn.rnn.rnn_gru_node import before, recorded_gradients, weight_gradient_over_steps
 from undertow.ops.network.row_kernels import row_kernel
 from undertow.tensor import Tensor
 
@@ -39,28 +48,59 @@ class LSTMRecurrence(Function):
         *weights, reverse = weights_and_way
         xp = input._xp
         check_dtypes(input, h0, c0)
-        active, hidden, cells, tanhs = run(xp, input._array, (h0._array, c0._array), weights, reverse)
-        last, outputs = (0, hidden[:-1]) if reverse else (-1, hidden[1:])
-        views = outputs.transpose(0, 2, 1), hidden[last].T, cells[last].T
-        out, h, c = [Tensor(view.copy(order="C"), xp) for view in views]
+        whole = lstm_layer(xp, input._array, h0._array, c0._array, tuple(arrays_of(weights)), reverse)
+        if whole is None:
+            active, hidden, cells, tanhs = run(xp, input._array, (h0._array, c0._array), weights, reverse)
+            last, outputs = (0, hidden[:-1]) if reverse else (-1, hidden[1:])
+            arrays = [view.copy(order="C") for view in (outputs.transpose(0, 2, 1), hidden[last].T, cells[last].T)]
+            kept = [active, cells, tanhs]
+        else:
+            hidden, active, cells = whole
+            last = 0 if reverse else -1
+            arrays, kept = [hidden, hidden[last].copy(), cells[last].copy()], [active, cells]
+        out, h, c = [Tensor(array, xp) for array in arrays]
         ctx.reverse = reverse
-        ctx.save_for_backward(input, h0, c0, *weights, out, *[Tensor(array, xp) for array in (active, cells, tanhs)])
+        ctx.save_for_backward(input, h0, c0, *weights, out, *[Tensor(array, xp) for array in kept])
         ctx.set_materialize_grads(False)
         return out, h, c
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None, g_c: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # once: a checkpoint hands them out a single time
-        inputs, (out, active, cells, tanhs) = saved[:7], saved[7:]
+        inputs, (out, active, cells, *tanhs) = saved[:7], saved[7:]
         if current().grad_enabled or current().transforms:
             return lstm_again(ctx, (g_out, g_h, g_c), inputs)
         xp = active._xp
+        if not tanhs:
+            found = gradients_of_layer(ctx, (g_out, g_h, g_c), inputs, out, active, cells)
+            return *[None if a is None else Tensor(a, xp) for a in found], None
         grads = [None if g is None else g._array.swapaxes(-1, -2) for g in (g_out, g_h, g_c)]
-        d_gates, dh, dc = backward_loop(xp, ctx.reverse, grads, inputs[4], active, cells, tanhs)
-        starts = before(inputs[1], out, ctx.reverse)
+        d_gates, dh, dc = backward_loop(xp, ctx.reverse, grads, inputs[4], active, cells, *tanhs)
+        starts = before(xp, inputs[1]._array, out._array, ctx.reverse)
         found = weight_gradients(xp, ctx.needs_input_grad, d_gates, inputs[0]._array, inputs[3]._array, starts)
         found[1:1] = [d.T.copy(order="C") for d in (dh, dc)]
         return *[None if a is None else Tensor(a, xp) for a in found], None
+
+
+def arrays_of(tensors: Any) -> list[Any]:
+    return [None if t is None else t._array for t in tensors]
+
+
+def gradients_of_layer(
+    ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...], out: Tensor, active: Tensor, cells: Tensor
+) -> list[Any]:
+    """Gradients of input, h0, c0, weights and biases where whole layers have kernels; (steps, examples, ...) there."""
+    xp, needs = active._xp, ctx.needs_input_grad
+    x, h0, c0, weight_ih, weight_hh = arrays_of(inputs[:5])
+    d_gates, dh, dc = lstm_layer_gradients(
+        xp, tuple(arrays_of(grads)), c0, weight_hh, active._array, cells._array, ctx.reverse
+    )
+    flat = d_gates.reshape(-1, d_gates.shape[-1])
+    of_input = xp.matmul(flat, weight_ih).reshape(x.shape) if needs[0] else None
+    of_ih = xp.matmul(flat.T, x.reshape(-1, x.shape[-1])) if needs[3] else None
+    of_hh = weight_gradient_over_steps(xp, d_gates, h0, out._array, ctx.reverse) if needs[4] else None
+    of_bias: Any = flat.sum(0) if needs[5] or needs[6] else None
+    return [of_input, dh, dc, of_ih, of_hh, *[of_bias.copy() if needed else None for needed in needs[5:7]]]
 
 
 def check_dtypes(input: Tensor, *state: Any) -> None:

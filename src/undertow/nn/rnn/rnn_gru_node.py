@@ -16,6 +16,7 @@ from undertow import ops
 from undertow.autograd.backward import grad
 from undertow.autograd.function import Function
 from undertow.backend.interface import Array, Namespace
+from undertow.backend.kernels import gru_layer, gru_layer_gradients, recurrent_weight_gradient
 from undertow.modes import current, enable_grad
 from undertow.nn.rnn.steps import gru_step, rnn_step, run_steps
 from undertow.tensor import Tensor
@@ -25,14 +26,13 @@ def order_of(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def before(first: Tensor, sequence: Tensor, reverse: bool) -> Array:
+def before(xp: Namespace, first: Array, sequence: Array, reverse: bool) -> Array:
     """What each step started from: the sequence, moved by one, with `first` in front."""
-    xp = first._xp
     whole = xp.empty(sequence.shape, sequence.dtype)
     if reverse:
-        whole[-1], whole[:-1] = first._array, sequence._array[1:]
+        whole[-1], whole[:-1] = first, sequence[1:]
     else:
-        whole[0], whole[1:] = first._array, sequence._array[:-1]
+        whole[0], whole[1:] = first, sequence[:-1]
     return whole
 
 
@@ -50,6 +50,12 @@ def again(ctx: Any, run: Callable[..., Any], grads: tuple[Any, ...], inputs: tup
 def weight_gradient(xp: Namespace, d_gates: Array, previous: Array) -> Array:
     rows, columns = d_gates.shape[-1], previous.shape[-1]
     return d_gates.reshape(-1, rows).T @ previous.reshape(-1, columns)
+
+
+def weight_gradient_over_steps(xp: Namespace, d_gates: Array, first: Array, out: Array, reverse: bool) -> Array:
+    """The gradient of weight_hh, which multiplies what each step starts from."""
+    found = recurrent_weight_gradient(xp, d_gates, first, out, reverse)
+    return weight_gradient(xp, d_gates, before(xp, first, out, reverse)) if found is None else found
 
 
 def recorded_gradients(
@@ -71,35 +77,14 @@ class GRURecurrence(Function):
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, h0: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, reverse: bool) -> Any:
-        xp, steps, size = gates._xp, gates.shape[0], h0.shape[-1]
-        dtype = gates.dtype
-        active = gates._array.copy()
-        news = xp.empty((steps, *h0.shape), dtype)  # what the reset gate multiplies
-        outputs = xp.empty((steps, *h0.shape), dtype)
-        h, weight = h0._array, weight_hh._array.T
-        bias = None if bias_hh is None else bias_hh._array
-        for t in order_of(steps, reverse):
-            own = xp.matmul(h, weight)
-            if bias is not None:
-                own += bias
-            a = active[t]
-            both = a[:, : 2 * size]
-            both += own[:, : 2 * size]
-            both *= 0.5
-            xp.tanh(both, both)
-            both *= 0.5
-            both += 0.5
-            news[t] = own[:, 2 * size :]
-            n = a[:, 2 * size :]
-            n += a[:, :size] * news[t]
-            xp.tanh(n, n)
-            h = xp.multiply(a[:, size : 2 * size], h - n, outputs[t])
-            h += n
+        xp, bias = gates._xp, None if bias_hh is None else bias_hh._array
+        arrays = gates._array, h0._array, weight_hh._array, bias, reverse
+        outputs, active, news = gru_layer(xp, *arrays) or run_gru(xp, *arrays)
         out = Tensor(outputs, xp)
         ctx.reverse = reverse
         ctx.save_for_backward(gates, h0, weight_hh, bias_hh, out, Tensor(active, xp), Tensor(news, xp))
         ctx.set_materialize_grads(False)
-        return out, Tensor(h.copy(), xp)
+        return out, Tensor(outputs[0 if reverse else -1].copy(), xp)
 
     @staticmethod
     def backward(ctx: Any, g_out: Tensor | None, g_h: Tensor | None) -> tuple[Any, ...]:
@@ -108,9 +93,34 @@ class GRURecurrence(Function):
             return gru_again(ctx, (g_out, g_h), (gates, h0, weight_hh, bias_hh))
         xp, needs = gates._xp, ctx.needs_input_grad
         d_gates, d_own, dh = gru_loop(xp, ctx.reverse, g_out, g_h, h0, weight_hh, out, active, news)
-        d_weight = weight_gradient(xp, d_own, before(h0, out, ctx.reverse)) if needs[2] else None
+        d_weight = weight_gradient_over_steps(xp, d_own, h0._array, out._array, ctx.reverse) if needs[2] else None
         d_bias = d_own.sum((0, 1)) if needs[3] else None
         return tuple([None if a is None else Tensor(a, xp) for a in (d_gates, dh, d_weight, d_bias)]) + (None,)
+
+
+def run_gru(xp: Namespace, gates: Array, h0: Array, weight_hh: Array, bias: Array | None, reverse: bool) -> Any:
+    """Outputs of all steps, the gates after activation, and what the reset gate multiplies."""
+    size, active = h0.shape[-1], gates.copy()
+    news, outputs = (xp.empty((len(gates), *h0.shape), gates.dtype) for _ in range(2))
+    h, weight = h0, weight_hh.T
+    for t in order_of(len(gates), reverse):
+        own = xp.matmul(h, weight)
+        if bias is not None:
+            own += bias
+        a = active[t]
+        both = a[:, : 2 * size]
+        both += own[:, : 2 * size]
+        both *= 0.5
+        xp.tanh(both, both)
+        both *= 0.5
+        both += 0.5
+        news[t] = own[:, 2 * size :]
+        n = a[:, 2 * size :]
+        n += a[:, :size] * news[t]
+        xp.tanh(n, n)
+        h = xp.multiply(a[:, size : 2 * size], h - n, outputs[t])
+        h += n
+    return outputs, active, news
 
 
 def gru_again(ctx: Any, grads: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -133,11 +143,16 @@ def gru_loop(
     news: Tensor,
 ) -> tuple[Any, Any, Any]:
     """Gradients of the gates before activation, of what h contributed to them, and of the first h."""
+    grads = tuple([None if g is None else g._array for g in (g_out, g_h)])
+    kept = [t._array for t in (h0, weight_hh, out, active, news)]
+    found = gru_layer_gradients(xp, grads, *kept, reverse)
+    if found is not None:
+        return tuple(found)
     steps, examples, size = out.shape
     a, weight = active._array, weight_hh._array
     r, z, n = a[..., :size], a[..., size : 2 * size], a[..., 2 * size :]
     of_n = (1 - z) * (1 - n * n)
-    of_z = (before(h0, out, reverse) - n) * z * (1 - z)
+    of_z = (before(xp, h0._array, out._array, reverse) - n) * z * (1 - z)
     of_r = news._array * r * (1 - r)
     d_gates, d_own = xp.empty_like(a), xp.empty_like(a)
     dh = xp.zeros((examples, size), a.dtype) if g_h is None else g_h._array
@@ -189,7 +204,8 @@ class RNNRecurrence(Function):
             if g_out is not None:
                 dh = dh + g_out._array[t]
             dh = xp.matmul(xp.multiply(slopes[t], dh, slopes[t]), weight_hh._array)
-        d_weight = weight_gradient(xp, slopes, before(h0, out, ctx.reverse)) if ctx.needs_input_grad[2] else None
+        needs = ctx.needs_input_grad[2]
+        d_weight = weight_gradient_over_steps(xp, slopes, h0._array, y, ctx.reverse) if needs else None
         found = [None if a is None else Tensor(a, xp) for a in (slopes, dh, d_weight)]
         return (*found, None, None)
 

@@ -34,7 +34,7 @@ def has_node(input: Tensor) -> bool:
     if input._xp is cpu:
         return True
     is_exact = input.dtype in (dtypes.float32, dtypes.float64)
-    return is_exact and "lstm_step" in getattr(input._xp, "own_kernels", ()) and current().intercept is None
+    return is_exact and "lstm_layer" in getattr(input._xp, "own_kernels", ()) and current().intercept is None
 
 
 def run_layer(mode: str, input: Tensor, state: Any, weights: Weights, reverse: bool, sizes: Any) -> tuple[Any, Any]:

@@ -68,7 +68,7 @@ def as_shape(function: str, shape: Sequence[int], size: int | Sequence[int] | No
 def check_shape(function: str, shape: Sequence[int]) -> tuple[int, ...]:
     sizes = []
     for position, n in enumerate(shape, 1):
-        if isinstance(n, bool) or not hasattr(n, "__index__"):
+        if (isinstance(n, bool) and position == 1) or not hasattr(n, "__index__"):
             raise TypeError(
                 f"{function}(): argument 'size' must be tuple of ints, not {type(n).__name__} at position {position}"
             )

@@ -67,7 +67,7 @@ def build(op: Op) -> None:
 def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Any:
     """The function that a program calls, in Python; `describe` says as what it is known.
 
-    unusual  what is called where arguments have names, or are left out, or may be no tensors
+    unusual  what is called where the binder may have something to do: names, NumPy's scalars, too few arguments
     """
 
     @asks_itself
@@ -75,14 +75,15 @@ def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any
         if FUNCTIONS_ASK and (found := answer(function.public, args, kwargs)) is not NOBODY:
             return found
         form = op.form
-        count = len(args)
-        if kwargs or count != form.count or not isinstance(args[0], Tensor) or type(args[-1]) not in form.last_kinds:
+        usual = form.usual.get(len(args))
+        if usual is None or kwargs or not isinstance(args[0], Tensor):
             return unusual(args, kwargs)
-        if count > 2 and type(args[1]) is not Tensor:
-            return unusual(args, kwargs)
+        defaults, others = usual
+        for k, kinds in others:
+            if type(args[k]) not in kinds:
+                return unusual(args, kwargs)
+        args += defaults
         state = current()
-        if form.defaults:
-            args += form.defaults
         if state.intercept is not None:
             return state.intercept(op.function, args)
         return apply(form, args, state)
@@ -175,7 +176,7 @@ def apply(form: Form, arguments: Any, state: State) -> Any:
     result._edge = node
     result._extra = state.extra
     if form.is_view:
-        attach(form, result, arguments, state)
+        attach_view(result, arguments[form.first], form.op.function, form.params_of(arguments), state)
     return result
 
 
@@ -301,18 +302,10 @@ def widen(form: Form, xp: Namespace, arrays: list[Array]) -> DType | None:
     return half
 
 
-def widen_again(form: Form, arrays: list[Array]) -> DType | None:
-    """Widen what was cast to a default dtype of half precision; that dtype, if there was any."""
-    narrow = [k for k in form.taking_part if form.widens and is_narrow(arrays[k])]
-    dtype = arrays[narrow[0]].dtype if narrow else None
-    for k in narrow:
-        arrays[k] = wide(arrays[k])
-    return dtype
-
-
 def forward_again(form: Form, xp: Namespace, arrays: list[Array], half: DType | None) -> tuple[Any, DType | None]:
     """The forward on operands that were cast when its result was seen, and what that has to be rounded to."""
-    half = half or widen_again(form, arrays)
+    if half is None and form.widens:
+        half = widen(form, xp, arrays)  # they were cast to the default dtype, which may be of half precision
     return forward_of(form, xp, arrays), half
 
 
@@ -325,9 +318,11 @@ def forward_of(form: Form, xp: Namespace, arguments: Any) -> Any:
 
 def lies_as_operands(form: Form, arguments: Any) -> bool:
     """Whether the elements of a result should lie row by row because those of all operands do."""
-    return form.order[0] != "columns" and all(
-        [arguments[k] is None or arguments[k]._array.flags.c_contiguous for k in form.in_order]
-    )
+    for k in form.in_order:  # a list for all() takes twice as long
+        tensor = arguments[k]
+        if tensor is not None and not tensor._array.flags.c_contiguous:
+            return False
+    return form.order[0] != "columns"
 
 
 def finished(form: Form, xp: Namespace, arguments: Any, out: Array, half: DType | None) -> Any:
@@ -366,7 +361,7 @@ def wrap_several(
     else:
         watch_constants(form, node, results)
     if form.is_view:
-        attach(form, results, arguments, state)
+        attach_view(results, arguments[form.first], form.op.function, form.params_of(arguments), state)
     return results
 
 
@@ -379,9 +374,3 @@ def watch_constants(form: Form, node: Node, results: tuple[Tensor, ...]) -> None
     for nr, _, slot, _ in form.kept_outputs:
         if nr in form.constant and getattr(node, slot) is not None:
             node.watch_output(nr, counter_of(results[nr]))
-
-
-def attach(form: Form, result: Any, arguments: Any, state: State) -> None:
-    """Note of which tensor the result is a view, and how it was taken."""
-    params = tuple([arguments[k] for k in form.params])
-    attach_view(result, arguments[form.first], form.op.function, params, state)

@@ -6,7 +6,7 @@ Arguments go by their places in the forward's signature; `edges`, `required`, ..
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,9 +15,16 @@ from undertow.backend.silence import quietly, run_in_kept_silence
 from undertow.compiled import core
 from undertow.ops.declare.plans import Fact, Value
 from undertow.tensor import Tensor
+from undertow.tensor.size import Size
 
 if TYPE_CHECKING:
     from undertow.ops.declare.op import Op
+
+#: which arguments are handed on as they are: tensors, tensors that may be missing, those that may be numbers, options
+TENSORS = {Tensor}
+OPTIONAL = {Tensor, type(None)}
+TENSOR_OR_NUMBER = {Tensor, float, int}
+PLAIN = {int, float, bool, complex, str, tuple, list, Size, type(None)}
 
 #: what a node keeps of an argument: itself, or a fact about the array
 ITSELF, SHAPE, DTYPE, FIXED, BY_COLUMNS = map(int, Fact)
@@ -31,9 +38,8 @@ def lies_by_columns(argument: Any, matrix: Array, fixed: Any) -> bool:
     return len(strides) == 2 and strides[0] == matrix.itemsize != strides[1]
 
 
-#: how each is read off the argument and the array that the forward was given; `fixed` where there is no argument
+#: how facts are read off the argument and the array that the forward was given; `fixed` where there is no argument
 READ: dict[int, Callable[..., Any]] = {
-    ITSELF: lambda argument, array, fixed: argument,
     SHAPE: lambda argument, array, fixed: fixed if argument is None else array.shape,
     DTYPE: lambda argument, array, fixed: fixed if argument is None else argument._array.dtype,
     FIXED: lambda argument, array, fixed: fixed,
@@ -91,6 +97,7 @@ class Form:
         self.edges = tuple([places[i] for i in self.edge_names])
         self.all_edges = tuple([-1 if i in numbers else places[i] for i in self.all_edge_names])
         self.params = tuple([places[n] for n in op.params])
+        self.params_of = selector(self.params)
         self.moves_to = None if op.moves_to is None else places[op.moves_to]
         self.dtype = places["dtype"] if "dtype" in op.params else None
         self.number_place = places[op.number] if op.number else -1
@@ -110,11 +117,17 @@ class Form:
         self.plan_rules()
 
     def plan_calls(self) -> None:
-        """count: with how many arguments, all tensors, there is nothing to bind; the last may be of `last_kinds`."""
-        op, count = self.op, len(self.op.inputs)
-        defaults = op.bind.tails.get(count) if op.ordered[:count] == op.inputs and count <= 3 else None
-        self.count, self.defaults = (-1, ()) if defaults is None else (count, defaults)
-        self.last_kinds = frozenset([Tensor, float, int] if op.number else [Tensor])
+        """usual: a number of arguments given by position -> the defaults behind them, and which kinds each may be of.
+
+        The first is a tensor. Then there is nothing to bind.
+        """
+        op = self.op
+        kinds = [PLAIN if n in op.params else OPTIONAL if n in op.optional else TENSORS for n in op.ordered]
+        if op.number:
+            kinds[self.number_place] = TENSOR_OR_NUMBER
+        first_is_tensor = op.ordered[0] in op.inputs
+        tails = op.bind.tails if first_is_tensor else {}
+        self.usual = {n: (defaults, [*enumerate(kinds)][1:n]) for n, defaults in tails.items() if n}
 
     def usual_order(self) -> str:
         """In which order the elements of the result lie (backend/memory_order.py), if the declaration does not say."""
@@ -157,7 +170,7 @@ class Form:
         self.rows = (
             [(k.argument, k.slot, k.version, k.users) for k in self.kept_inputs],
             [(k.output, k.slot, k.users) for k in self.kept_outputs],
-            [(READ[v.kind], v.argument, v.constant) for v in self.values],
+            [(READ.get(v.kind), v.argument, v.constant) for v in self.values],
         )
         self.constant = frozenset([self.output_nr(n) for n in op.nondifferentiable])
 
@@ -202,7 +215,7 @@ class Form:
         return self.op.outputs.index(name) if isinstance(self.op.outputs, tuple) else 0
 
 
-def selector(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+def selector(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """A function that takes the values at some places of a list, as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)

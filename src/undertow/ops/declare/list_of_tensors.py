@@ -74,8 +74,8 @@ def build_variadic(op: Any) -> None:
         "saved_names": {n: ("value", k) for k, n in enumerate(value_names)},
     }  # fmt: skip
     op.node_class = type(op.node_name, (VariadicNode,), members)
-    op.form, op.count = op, -1  # there is nothing to work out, and always something to bind
-    function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs), run_variadic))
+    op.form, op.usual = op, {}  # there is nothing to work out, and always something to bind
+    function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs), apply_to_list))
     function.__signature__ = op.signature()
     op.function = function.public = compiled(op, function)
 
@@ -91,8 +91,12 @@ def compiled(op: Op, function: Callable[..., Any]) -> Any:
     return core.Variadic(function, op.forward, node, places, names, defaults)
 
 
-def run_variadic(op: Any, arguments: tuple[Any, ...], state: State) -> Tensor:
-    """What `apply` does, for a list: operands, promotion, forward, record, wrap."""
+def apply_to_list(op: Any, arguments: tuple[Any, ...], state: State) -> Tensor:
+    """What `apply` does, for a list: operands, promotion, forward, record, wrap.
+
+    Beside it, because what `apply` knows from the Form (which arguments are tensors, which slot keeps each) depends on
+    how many there are here.
+    """
     given, *params = arguments
     # operands
     tensors = [t if type(t) is Tensor else as_operand(op.name, f"tensors[{i}]", t) for i, t in enumerate(given)]

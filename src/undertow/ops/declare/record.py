@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -13,7 +12,7 @@ from undertow.graph.history import recorded_edge
 from undertow.graph.node import extra_on, next_sequence_nr
 from undertow.graph.user_lines import SITES_ARE_TAKEN
 from undertow.ops.declare.form import Form
-from undertow.own_files import OWN_FILES
+from undertow.own_files import user_frame
 from undertow.tensor import LEAF, extra_of, version_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from undertow.modes import State
 
 new = object.__new__
-getframe = sys._getframe
 
 
 def record(form: Form, arguments: Any, arrays: list[Array], xp: Namespace, out: Array, state: State) -> Node | None:
@@ -64,7 +62,7 @@ def record(form: Form, arguments: Any, arrays: list[Array], xp: Namespace, out: 
         node.recorded_edges = tuple(edges)
     params: tuple[Any, ...] = ()
     for read, k, fixed in values:  # few: a list and a tuple of it would take longer
-        params += (read(arguments[k], arrays[k], fixed),)
+        params += (arguments[k] if read is None else read(arguments[k], arrays[k], fixed),)
     node.params = params
     if form.several:
         node._shapes = [a.shape for a in out]
@@ -74,11 +72,8 @@ def record(form: Form, arguments: Any, arrays: list[Array], xp: Namespace, out: 
         node.dtype = out.dtype
     node.extra = None if xp is cpu else extra_on(xp)
     if SITES_ARE_TAKEN[0]:
-        frame = getframe(3)  # of whoever called the function, past it, apply and this
-        code = frame.f_code
-        while OWN_FILES[code.co_filename] and (outer := frame.f_back) is not None:  # user_frame, without another call
-            frame, code = outer, outer.f_code
-        node.code = code
+        frame = user_frame(past=3)  # this, apply and the operation's function
+        node.code = frame.f_code
         node.lasti = frame.f_lasti
     else:
         node.code, node.lasti = None, 0

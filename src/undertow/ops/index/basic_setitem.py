@@ -8,8 +8,7 @@ Everything else, errors included, is left to the general way in index/setitem.py
 from __future__ import annotations
 
 import sys
-from operator import setitem
-from types import SimpleNamespace
+from operator import getitem, setitem
 from typing import TYPE_CHECKING, Any
 
 from undertow.backend import cpu, dtypes
@@ -20,11 +19,11 @@ from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.history import leave_behind, recorded_edge, set_edge, shows_base
 from undertow.graph.node import extra_on, freed_error, next_sequence_nr
-from undertow.graph.user_lines import is_site_recording_enabled, user_frame
+from undertow.graph.user_lines import is_site_recording_enabled
 from undertow.modes import current
 from undertow.ops.inplace.methods import is_free
 from undertow.ops.inplace.overwriting import copy
-from undertow.own_files import OWN_FILES
+from undertow.own_files import user_frame
 from undertow.refcounts import IN_VARIABLE_OF_CALLER
 from undertow.tensor import LEAF, Tensor, counter_of
 from undertow.tensor.extra import DEFAULT
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from undertow.graph.node import Node
     from undertow.graph.saved import Freed
 
-getframe = sys._getframe
 getrefcount = sys.getrefcount
 new = object.__new__
 
@@ -74,7 +72,7 @@ class Assignment(CopySlices):
 
     @property
     def replay(self) -> Replay:
-        return Replay(self.outer, part, (self.key,), None)
+        return Replay(self.outer, getitem, (self.key,), None)
 
     def release(self, freed: Freed) -> None:
         self.saved = freed
@@ -104,15 +102,7 @@ class Assignment(CopySlices):
         return [grad, values]
 
 
-Assignment.__name__ = Assignment.__qualname__ = "CopySlices"
-
-
-def part(tensor: Array, key: Any) -> Array:
-    """`tensor[key]`, as a view operation."""
-    return tensor[key]
-
-
-part.op = SimpleNamespace(name="part", forward=lambda xp, array, key: array[key])  # type: ignore[attr-defined]
+Assignment.__name__ = Assignment.__qualname__ = "CopySlices"  # whoever looks at a graph sees PyTorch's nodes
 
 
 # ---- making it
@@ -245,9 +235,7 @@ def _count_assignment(base: Tensor, node: Assignment) -> None:
     """Count a version, and note the line of the program with the counter and the node."""
     extra = base._extra
     counter: Any = counter_of(base) if extra is None or extra.counter is None else extra.counter
-    frame = getframe(4)  # who assigned, past this function, _record_assignment, assign and setitem
-    if OWN_FILES[frame.f_code.co_filename]:
-        frame = user_frame(frame)
+    frame = user_frame(past=4)  # this, _record_assignment, assign and setitem
     counter.value += 1
     counter.operation = "__setitem__"
     counter.code = node.code = frame.f_code

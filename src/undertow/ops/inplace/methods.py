@@ -98,10 +98,11 @@ def overwrite_expanded(self: Tensor, record: Callable[..., Any], *value: Any) ->
 def zero_(self: Tensor) -> Tensor:
     """Set every element to zero."""
     state = current()
-    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
-        return _record_zero(self)
-    if not self._array.flags.writeable:
+    free = (self._edge is None or not state.grad_enabled) and is_free(self, state)
+    if free and not self._array.flags.writeable:
         return overwrite_expanded(self, _record_zero)
+    if state.unusual or not free:
+        return _record_zero(self)
     self._array.fill(0)
     counter_of(self).bump("zero_")
     return self
@@ -113,12 +114,11 @@ def fill_(self: Tensor, value: Array) -> Tensor:
     if type(value) is complex and value.imag and self._array.dtype.kind != "c":
         raise RuntimeError(f"value cannot be converted to type {self._array.dtype} without overflow: it is complex")
     state = current()
-    simple = (type(value) is float and self._array.dtype.kind in "fcV") or (type(value) is int and 0 <= value < 128)
-    if state.unusual or (self._edge is not None and state.grad_enabled) or not is_free(self, state):
-        return _record_fill(self, value)
-    if not self._array.flags.writeable:
+    free = (self._edge is None or not state.grad_enabled) and is_free(self, state)
+    if free and not self._array.flags.writeable:
         return overwrite_expanded(self, _record_fill, value)
-    if not simple:
+    simple = (type(value) is float and self._array.dtype.kind in "fcV") or (type(value) is int and 0 <= value < 128)
+    if not simple or state.unusual or not free:
         return _record_fill(self, value)
     quietly(self._array.fill, value)
     counter_of(self).bump("fill_")

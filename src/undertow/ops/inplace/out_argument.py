@@ -15,6 +15,7 @@ from typing import Any
 from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array
 from undertow.compiled import shortcut
+from undertow.graph.accumulate import keep_former
 from undertow.modes import Interceptor, current, in_state
 from undertow.ops.arguments.operands import NUMBERS, REPEATED, ForeignOperandError
 from undertow.ops.declare import REGISTRY
@@ -25,7 +26,7 @@ from undertow.ops.declare.return_types import ReturnType
 from undertow.ops.inplace.checks import check_in_place
 from undertow.ops.inplace.forms import write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
-from undertow.tensor import Tensor
+from undertow.tensor import LEAF, Tensor
 from undertow.tensor.tensor import requires_grad
 from undertow.tensor.torch_function import asks
 
@@ -51,6 +52,9 @@ SAME_DTYPE = frozenset(
 #: functions that compute in the dtype of their `out`, unless they are told another
 COMPUTED_IN_OUT = frozenset(["sum", "prod", "cumsum", "cumprod"])
 
+#: functions that make a tensor of nothing: likewise, and of truths, too
+MADE_IN_OUT = frozenset("arange empty eye full linspace logspace ones rand randint randn randperm zeros".split())
+
 
 def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Array) -> Array:
     """`function(*args, **kwargs)`, written into `out`: a tensor, or a tuple of them for several results."""
@@ -71,7 +75,8 @@ def write_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     for target in targets:
         check_in_place(target, name)
         check_overlap(function, target, args, kwargs)
-    if name in COMPUTED_IN_OUT and kwargs.get("dtype") is None and targets[0]._array.dtype != dtypes.bool_:
+    computed = name in MADE_IN_OUT or (name in COMPUTED_IN_OUT and targets[0]._array.dtype != dtypes.bool_)
+    if computed and kwargs.get("dtype") is None:
         kwargs = {**kwargs, "dtype": targets[0]._array.dtype}
     result = unrecorded(function, args, kwargs)
     results = result if isinstance(result, tuple | list) else (result,)
@@ -130,6 +135,8 @@ def fit(target: Tensor, array: Array, name: str) -> None:
         raise RuntimeError(
             f"{name}(): out= is a view of shape {list(mine.shape)} and cannot be given shape {list(array.shape)}"
         )
+    if target._edge is LEAF:
+        keep_former(target, f"{name}(out=)")
     target._array = target._xp.empty_like(array, dtype=mine.dtype, order="K")
 
 
@@ -177,7 +184,9 @@ def namespace_function(name: str) -> Callable[..., Any]:
     op = REGISTRY[name]
     if "out" not in op.variants[name]:
         return op.function
-    return function_with_out(op) if op.kind in ("primitive", "nondifferentiable") else with_out(op.function)
+    if op.kind in ("primitive", "nondifferentiable"):
+        return function_with_out(op)
+    return with_out(op.function, draws=op.random is not None)
 
 
 @functools.cache
@@ -195,9 +204,14 @@ def public_function(name: str) -> Callable[..., Any]:
     return found
 
 
-def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(function: Callable[..., Any], draws: bool) -> Callable[..., Any]:
+    """The function with an argument `out`.
+
+    draws  it draws numbers: it must not be called a second time where the first result does not fit, as the core does
+    """
+
     @asks
-    @shortcut(function, ForeignOperandError, name="with_out")
+    @shortcut(function, ForeignOperandError, draws, name="with_out")
     @functools.wraps(function)
     def wrapped(*args: Any, out: Array | None = None, **kwargs: Any) -> Any:
         if out is not None:

@@ -53,6 +53,7 @@ copy = primitive(
     overlap="part",
     order="first",
 )
+copy.op.node_class.is_internal = True
 
 
 zero = primitive(

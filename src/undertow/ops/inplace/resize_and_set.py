@@ -119,6 +119,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: memory_format | None = Non
         return self
     check_in_place(self, "resize_")
     version = count_change(self, "resize_")
+    if self._edge is LEAF:
+        keep_former(self, "resize_")
     self._array = array  # a smaller one shows the memory that was there
     extra = extra_of(self)
     if extra.view is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from undertow.backend import kernels
+import math
+
+from undertow.backend import cpu, kernels
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError
 from undertow.ops.arguments.operands import as_operand
@@ -17,16 +19,26 @@ from undertow.tensor import Tensor
 
 def _lower_factor(xp: Namespace, input: Array) -> Array:
     check_matrices("linalg.cholesky", input)
-    if input.shape[-1] <= kernels.SMALL_MATRIX:
+    if getattr(xp, "takes_any_matrix", False):
+        found = None
+    elif input.shape[-1] <= kernels.SMALL_MATRIX:
         found = kernels.cholesky_small(xp, xp.ascontiguousarray(input))
     else:
-        from undertow.ops.linalg import by_blocks  # loaded when first used
-
-        found = by_blocks.cholesky(xp, input)
+        found = _factor_by_lapack(xp, input)
     if found is not None:
         return found
     problem = "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
     return solve_or_explain(xp, problem, xp.linalg.cholesky, input)
+
+
+def _factor_by_lapack(xp: Namespace, A: Array) -> Array | None:
+    """None where there is no such library, or no such factor."""
+    if xp is not cpu:
+        return None
+    from undertow.backend import lapack  # loaded when first used
+
+    found = lapack.cholesky(A.reshape(math.prod(A.shape[:-2]), *A.shape[-2:]))
+    return None if found is None or found[1].any() else found[0].reshape(A.shape)
 
 
 def _half_lower(xp: Namespace, x: Array) -> Array:

@@ -10,7 +10,7 @@ from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.rule_parts import adjoint, as_matrices, batch_matrices, checked_svd, trace_of
 from undertow.ops.pointwise.arithmetic import add
-from undertow.ops.pointwise.comparison import eq
+from undertow.ops.pointwise.comparison_logic_bits import eq
 from undertow.ops.pointwise.where_clamp import where
 
 

@@ -18,6 +18,7 @@ from undertow.ops.linalg.rule_parts import (
     batch_matrices,
     diagonal_of,
     differences,
+    needs_gradient,
     require_zero,
     skew,
     solve_or_explain,
@@ -31,10 +32,14 @@ EIGENVECTOR_PHASE = (
 )
 
 
-def _hermitian_eigenvalues(xp: Namespace, A: Array, UPLO: str = "L") -> tuple[Array, ...]:
+def _check_hermitian(A: Array, UPLO: str) -> None:
     check_matrices("linalg.eigh", A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+
+
+def _hermitian_eigenvalues(xp: Namespace, A: Array, UPLO: str = "L") -> tuple[Array, ...]:
+    _check_hermitian(A, UPLO)
     problem = "linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned."
     return tuple(solve_or_explain(xp, problem, xp.linalg.eigh, A, UPLO.upper()))
 
@@ -81,6 +86,34 @@ eigh_factors = primitive(
 )
 
 
+def _eigenvalues_alone(xp: Namespace, A: Array, UPLO: str = "L") -> Array:
+    _check_hermitian(A, UPLO)
+    problem = "linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned."
+    return solve_or_explain(xp, problem, xp.linalg.eigvalsh, A, UPLO.upper())
+
+
+def _eigenvalues_gradient(xp: Namespace, g: Array, A: Array, UPLO: str) -> Array:
+    _, V = xp._eigh(A, UPLO)
+    return xp.matmul(V * xp.expand_dims(g, -2), adjoint(xp, V))
+
+
+def _eigenvalues_tangent(xp: Namespace, t: Array, A: Array, UPLO: str) -> Array:
+    _, V = xp._eigh(A, UPLO)
+    return xp.real(diagonal_of(xp, xp.matmul(xp.matmul(adjoint(xp, V), t), V)))
+
+
+# without the vectors, which take most of the time: only derivatives need them
+eigenvalues_alone = primitive(
+    "_eigvalsh",
+    forward=_eigenvalues_alone,
+    vjp={"A": _eigenvalues_gradient},
+    jvp={"A": _eigenvalues_tangent},
+    batch=batch_matrices,
+    node="LinalgEighBackward0",
+    autocast="float32",
+)
+
+
 @composite
 def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """The eigenvalues, in ascending order, and eigenvectors (as columns) of Hermitian matrices.
@@ -104,7 +137,7 @@ def linalg_eigvalsh(A: Array, UPLO: str = "L") -> Array:
     >>> ut.linalg.eigvalsh(ut.tensor([[4.0, 2.0], [2.0, 3.0]]))
     tensor([1.4384, 5.5616])
     """
-    return linalg_eigh(A, UPLO).eigenvalues
+    return linalg_eigh(A, UPLO).eigenvalues if needs_gradient(A) else eigenvalues_alone(A, UPLO)
 
 
 # ---- any square matrices

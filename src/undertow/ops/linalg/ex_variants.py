@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import cpu
+from undertow.backend import cpu, kernels
 from undertow.backend.interface import Array
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
@@ -32,10 +32,15 @@ def _first_bad_minor(A: Array) -> int:
 
 
 def _with_report(
-    A: Array, find: Callable[[Any], int], check_errors: bool, compute: Callable[[Any], Any], of_vectors: bool = False
+    A: Array,
+    kernel: Callable[..., Any],
+    find: Callable[[Any], int],
+    check_errors: bool,
+    compute: Callable[[Any], Any],
+    of_vectors: bool = False,
 ) -> tuple[Array, Array]:
     """`compute(A)`, and the report; matrices that cannot be dealt with are replaced before, and by nan behind."""
-    info = reports(A, find)
+    info = reports(A, kernel, find)
     if check_errors or not info._array.any():
         return compute(A), info
     bad = info._array != 0
@@ -54,7 +59,9 @@ def linalg_inv_ex(A: Array, *, check_errors: bool = False) -> Any:
     [0, 1]
     """
     A = as_operand("linalg.inv_ex", "A", A)
-    return return_types.linalg_inv_ex(_with_report(A, first_zero_pivot, check_errors, linalg_inv))
+    return return_types.linalg_inv_ex(
+        _with_report(A, kernels.first_zero_pivots, first_zero_pivot, check_errors, linalg_inv)
+    )
 
 
 @composite
@@ -70,7 +77,7 @@ def linalg_solve_ex(A: Array, B: Array, *, left: bool = True, check_errors: bool
     """
     A, B = as_operand("linalg.solve_ex", "A", A), as_operand("linalg.solve_ex", "B", B)
     solve = lambda A: linalg_solve(A, B, left=left)
-    report = _with_report(A, first_zero_pivot, check_errors, solve, are_vectors(A, B))
+    report = _with_report(A, kernels.first_zero_pivots, first_zero_pivot, check_errors, solve, are_vectors(A, B))
     return return_types.linalg_solve_ex(report)
 
 
@@ -87,4 +94,6 @@ def linalg_cholesky_ex(input: Array, *, upper: bool = False, check_errors: bool 
     """
     input = as_operand("linalg.cholesky_ex", "input", input)
     factor = lambda A: linalg_cholesky(A, upper=upper)
-    return return_types.linalg_cholesky_ex(_with_report(input, _first_bad_minor, check_errors, factor))
+    return return_types.linalg_cholesky_ex(
+        _with_report(input, kernels.first_bad_minors, _first_bad_minor, check_errors, factor)
+    )

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from undertow.backend import dtypes
+from undertow.backend import cpu, dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError, NotDifferentiableError
 from undertow.ops.arguments.operands import as_operand
@@ -20,11 +20,12 @@ from undertow.ops.declare.rules import LOOP
 from undertow.ops.index.gather_scatter import take_along_dim
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.inverse_and_solve import linalg_solve
+from undertow.ops.linalg.lu import rows_in_order
 from undertow.ops.linalg.triangular import solve_triangular
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.sorting import argsort
 from undertow.ops.shape.triangles_and_diagonals import diag_embed, tril
-from undertow.ops.views.dimensions import adjoint, expand, matrix_transpose, unsqueeze
+from undertow.ops.views.dimensions import adjoint, matrix_transpose
 from undertow.ops.views.slices import diagonal
 from undertow.tensor import Tensor
 
@@ -112,6 +113,12 @@ def _steps_of(pivots: Array) -> Any:
 def _factor_array(xp: Namespace, A: Array, hermitian: bool = False) -> tuple[Array, ...]:
     check_matrices("linalg.ldl_factor", A)
     lead, n = A.shape[:-2], A.shape[-1]
+    if xp is cpu:
+        from undertow.backend import lapack  # loaded when first used
+
+        found = lapack.ldl(A.reshape(math.prod(lead), n, n), hermitian)
+        if found is not None:
+            return tuple(x.reshape((*lead, *x.shape[1:])) for x in found)
     LD, pivots, info = xp.empty(A.shape, A.dtype), xp.empty(A.shape[:-1], dtypes.int32), xp.zeros(lead, dtypes.int32)
     stacks = [x.reshape(math.prod(lead), *x.shape[len(lead) :]) for x in (A, LD, pivots)]
     numbers = info.reshape(-1)
@@ -233,14 +240,10 @@ def linalg_ldl_solve(LD: Array, pivots: Array, B: Array, *, hermitian: bool = Fa
 
 def _solved(LD: Tensor, pivots: Tensor, B: Tensor, turned: Callable[..., Any]) -> Tensor:
     rows, order, pairs = _places_of_all(LD._xp, pivots._array)
-    take = take_along_dim
-    moved = tril(take(LD, rows, -2), -1)
+    moved = tril(take_along_dim(LD, rows, -2), -1)
     beside = where(pairs, moved, 0)
     D = diag_embed(diagonal(LD, 0, -2, -1)) + beside + turned(beside)
     L = moved - beside + Tensor(LD._xp.eye(LD.shape[-1], dtype=LD.dtype), LD._xp)
-    lead = LD._xp.broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
-    B = expand(B, (*lead, *B.shape[-2:]))
-    order = expand(unsqueeze(order, -1), (*lead, B.shape[-2], 1))
-    X = solve_triangular(L, take(B, order, -2), False, True)
+    X = solve_triangular(L, rows_in_order(B, order), False, True)
     X = solve_triangular(turned(L), linalg_solve(D, X), True, True)
-    return take(X, argsort(order, -2), -2)
+    return rows_in_order(X, argsort(order, -1))

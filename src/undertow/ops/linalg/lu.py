@@ -7,19 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu, dtypes, kernels
-from undertow.backend.interface import Array, Namespace
+from undertow.backend.interface import Array, DType, Namespace
 from undertow.ops.arguments.half_precision import in_float32, wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.value_dependent import example_by_example
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.composite_order import rearranged
 from undertow.ops.declare.recorded_namespace import recorded
+from undertow.ops.index.gather_scatter import take_along_dim
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.matmul import matmul
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, columns, rows
 from undertow.ops.linalg.triangular import solve_triangular
 from undertow.ops.pointwise.arithmetic import add
+from undertow.ops.reduce.sorting import argsort
 from undertow.ops.shape.padding import constant_pad_nd
+from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.tensor import Tensor
 
 # ---- the decomposition
@@ -29,33 +31,38 @@ def factors(xp: Namespace, A: Array) -> tuple[Array, ...]:
     check_matrices("linalg.lu", A, square=False)
     *lead, m, n = A.shape
     k = min(m, n)
-    work, order = _decomposed(xp, A.reshape(math.prod(lead), m, n))
+    work, pivots = _decomposed(xp, A.reshape(math.prod(lead), m, n))
     L = xp.tril(work[:, :, :k], -1) + xp.eye(m, k, dtype=A.dtype)
     U = xp.triu(work[:, :k, :])
-    P = xp.swapaxes(xp.eye(m, dtype=A.dtype)[order], -1, -2)
-    return P.reshape(*lead, m, m), L.reshape(*lead, m, k), U.reshape(*lead, k, n)
+    P = permutations(xp, pivots, m, A.dtype)
+    return P.reshape(*lead, m, m), L.reshape(*lead, m, k), U.reshape(*lead, k, n), pivots.reshape(*lead, k)
 
 
 def _decomposed(xp: Namespace, A: Array) -> tuple[Array, Array]:
-    """L and U in one matrix, and the places that its rows had in A, of each matrix of a stack."""
-    return kernels.lu_small(xp, xp.ascontiguousarray(A)) or _eliminated(xp, A)
+    """L and U in one matrix, and the rows (from 1) that rows were exchanged with in turn, of each matrix of a stack."""
+    found = kernels.lu_small(xp, xp.ascontiguousarray(A))
+    if found is None and xp is cpu:
+        from undertow.backend import lapack  # loaded when first used
+
+        found = lapack.lu(A)
+    return found or _eliminated(xp, A)
 
 
 def _eliminated(xp: Namespace, A: Array) -> tuple[Array, Array]:
-    work = xp.array(A)
-    order = xp.array(xp.broadcast_to(xp.arange(A.shape[1]), A.shape[:2]))
-    for k in range(min(A.shape[1:])):
-        _eliminate(xp, work, order, k)
-    return work, order
+    work, steps = xp.array(A), min(A.shape[1:])
+    pivots = xp.empty((len(A), steps), dtypes.int32)
+    for k in range(steps):
+        _eliminate(xp, work, pivots, k)
+    return work, pivots
 
 
-def _eliminate(xp: Namespace, work: Array, order: Array, k: int) -> None:
+def _eliminate(xp: Namespace, work: Array, pivots: Array, k: int) -> None:
     """One column: the largest element as pivot, its row up, multiples of that row off those below."""
     each = xp.arange(len(work))
     column = work[:, k:, k]  # by LAPACK's measure of complex numbers
     pivot = k + xp.argmax(xp.abs(column.real) + xp.abs(column.imag), axis=-1)
     work[each, pivot], work[:, k] = work[:, k].copy(), work[each, pivot]
-    order[each, pivot], order[:, k] = order[:, k].copy(), order[each, pivot]
+    pivots[:, k] = pivot + 1
     top = work[:, k, k]
     work[:, k + 1 :, k] /= xp.where(top == 0, 1, top)[:, None]
     work[:, k + 1 :, k + 1 :] -= work[:, k + 1 :, k, None] * work[:, None, k, k + 1 :]
@@ -104,7 +111,7 @@ def divided(xp: Namespace, inner: Array, L: Array, U: Array) -> Array:
     return adjoint(xp, xp._solve_triangular(U, adjoint(xp, left), True, False))
 
 
-def _lu_tangent(xp: Namespace, t: Array, P: Array, L: Array, U: Array) -> tuple[Array, Array, Array]:
+def _lu_tangent(xp: Namespace, t: Array, P: Array, L: Array, U: Array, pivots: Array) -> tuple[Array, ...]:
     m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
     t = xp.matmul(adjoint(xp, P), t)
     L1, U1 = rows(xp, L, 0, k), columns(xp, U, 0, k)
@@ -116,7 +123,7 @@ def _lu_tangent(xp: Namespace, t: Array, P: Array, L: Array, U: Array) -> tuple[
     if n > k:
         moved = columns(xp, t, k, n) - xp.matmul(t_L, columns(xp, U, k, n))
         t_U = xp.concatenate([t_U, xp._solve_triangular(L1, moved, False, True)], axis=-1)
-    return xp.zeros_like(P), t_L, t_U
+    return xp.zeros_like(P), t_L, t_U, xp.zeros_like(pivots)
 
 
 lu_factors = primitive(
@@ -125,8 +132,8 @@ lu_factors = primitive(
     vjp={"A": _lu_gradient},
     jvp={"A": _lu_tangent},
     batch=batch_matrices,
-    outputs=("P", "L", "U"),
-    nondifferentiable=("P",),
+    outputs=("P", "L", "U", "pivots"),
+    nondifferentiable=("P", "pivots"),
     node="LinalgLuBackward0",
     autocast="float32",
 )
@@ -143,7 +150,7 @@ def linalg_lu(A: Array, *, pivot: bool = True) -> Any:
     [[2.0, 2.0], [0.0, 1.0]]
     """
     _require_pivoting(pivot)
-    return return_types.linalg_lu(lu_factors(as_operand("linalg.lu", "A", A)))
+    return return_types.linalg_lu(lu_factors(as_operand("linalg.lu", "A", A))[:3])
 
 
 def _require_pivoting(pivot: bool) -> None:
@@ -174,11 +181,11 @@ def linalg_lu_factor(A: Array, *, pivot: bool = True) -> Any:
 
 def _packed_factors(name: str, A: Array, pivot: bool) -> tuple[Tensor, Tensor]:
     _require_pivoting(pivot)
-    P, L, U = lu_factors(as_operand(name, "A", A))
+    _, L, U, pivots = lu_factors(as_operand(name, "A", A))
     m, n = A.shape[-2:]
     k = min(m, n)
     packed = add(constant_pad_nd(recorded.tril(L, -1), (0, n - k, 0, 0)), constant_pad_nd(U, (0, 0, 0, m - k)))
-    return packed, Tensor(_exchanges(P._xp, P._array, k), P._xp)
+    return packed, pivots
 
 
 def _check_diagonal(xp: Namespace, LU: Array) -> None:
@@ -193,31 +200,29 @@ def _check_diagonal(xp: Namespace, LU: Array) -> None:
         )
 
 
-def _exchanges(xp: Namespace, P: Array, count: int) -> Array:
-    """The exchanges of rows that make up a permutation."""
-    m = P.shape[-1]
-    if not m:
-        return xp.empty((*P.shape[:-2], count), dtypes.int32)
-    order = xp.argmax(xp.abs(P), axis=-2).reshape(math.prod(P.shape[:-2]), m)
-    pivots = xp.empty((len(order), count), dtypes.int32)
-    each = xp.arange(len(order))
-    current = xp.array(xp.broadcast_to(xp.arange(m), order.shape))
-    for k in range(count):
-        found = xp.argmax(current == order[:, k, None], axis=-1)
-        pivots[:, k] = found + 1
-        current[each, found], current[:, k] = current[:, k].copy(), order[:, k]
-    return pivots.reshape(*P.shape[:-2], count)
-
-
-def permutations(xp: Namespace, pivots: Array, m: int) -> Array:
+def permutations(xp: Namespace, pivots: Array, m: int, dtype: DType) -> Array:
     """The permutation matrices that exchanges of rows make up."""
-    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
-    order = xp.array(xp.broadcast_to(xp.arange(m), (len(flat), m)))
-    each = xp.arange(len(flat))
-    for k in range(flat.shape[1]):
-        other = flat[:, k] - 1
-        order[each, other], order[:, k] = order[:, k].copy(), order[each, other]
-    return xp.swapaxes(xp.eye(m)[order], -1, -2).reshape(*pivots.shape[:-1], m, m)
+    return xp.swapaxes(xp.eye(m, dtype=dtype)[places_of_rows(xp, pivots, m)], -1, -2)
+
+
+def places_of_rows(xp: Namespace, pivots: Array, m: int) -> Array:
+    """The places that rows had before they were exchanged in turn."""
+    flat = xp.ascontiguousarray(pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1]))
+    order = kernels.places_of_rows(xp, flat, m)
+    if order is None:
+        order = xp.array(xp.broadcast_to(xp.arange(m), (len(flat), m)))
+        each = xp.arange(len(flat))
+        for k in range(flat.shape[1]):
+            other = flat[:, k] - 1
+            order[each, other], order[:, k] = order[:, k].copy(), order[each, other]
+    return order.reshape(*pivots.shape[:-1], m)
+
+
+def rows_in_order(B: Tensor, order: Tensor) -> Tensor:
+    """The rows of matrices, in the order of their numbers; of both there may be stacks."""
+    lead = B._xp.broadcast_shapes(tuple(order.shape[:-1]), tuple(B.shape[:-2]))
+    numbers = expand(unsqueeze(order, -1), (*lead, B.shape[-2], 1))
+    return take_along_dim(expand(B, (*lead, *B.shape[-2:])), numbers, -2)
 
 
 @composite(out=True, order="rows")
@@ -236,21 +241,26 @@ def lu_unpack(LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack
             [0., 1.]])
     """
     LU_data, LU_pivots = as_operand("lu_unpack", "LU_data", LU_data), as_operand("lu_unpack", "LU_pivots", LU_pivots)
-    if unpack_pivots and LU_pivots.dtype != dtypes.int32:
-        raise RuntimeError(
-            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype. Note: this "
-            "function is intended to be used with the output produced by torch.linalg.lu_factor"
-        )
+    if unpack_pivots:
+        _check_pivots(LU_pivots)
     xp, (m, n) = LU_data._xp, LU_data.shape[-2:]
     k = min(m, n)
     P = L = U = Tensor(xp.empty((0,), LU_data.dtype), xp)
     if unpack_pivots:
-        P = Tensor(permutations(xp, LU_pivots._array, m).astype(LU_data.dtype), xp)
+        P = Tensor(permutations(xp, LU_pivots._array, m, LU_data.dtype), xp)
     if unpack_data:
         ones = Tensor(xp.eye(m, k, dtype=LU_data.dtype), xp)
         L = add(recorded.tril(columns(recorded, LU_data, 0, k), -1), ones)
         U = recorded.triu(rows(recorded, LU_data, 0, k))
     return return_types.lu_unpack((P, L, U))
+
+
+def _check_pivots(pivots: Tensor) -> None:
+    if pivots.dtype != dtypes.int32:
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype. Note: this "
+            "function is intended to be used with the output produced by torch.linalg.lu_factor"
+        )
 
 
 @composite
@@ -272,13 +282,14 @@ def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, ad
         solved = linalg_lu_solve(LU, pivots, recorded.conj(turn(B, -1, -2)), adjoint=not adjoint)
         return rearranged(recorded.conj(turn(solved, -1, -2)), "rows", ())
     check_matrices("linalg.lu_solve", LU)
-    P, L, U = lu_unpack(LU, pivots)
+    _check_pivots(pivots)
+    order = Tensor(places_of_rows(pivots._xp, pivots._array, LU.shape[-1]), pivots._xp)
     if adjoint:
-        first = solve_triangular(recorded.conj(turn(U, -1, -2)), B, False, False)
-        solved = matmul(P, solve_triangular(recorded.conj(turn(L, -1, -2)), first, True, True))
-        return rearranged(solved, "columns", ())
-    first = solve_triangular(L, matmul(turn(P, -1, -2), B), False, True)
-    return solve_triangular(U, first, True, False)
+        turned = recorded.conj(turn(LU, -1, -2))
+        solved = solve_triangular(turned, solve_triangular(turned, B, False, False), True, True)
+        return rearranged(rows_in_order(solved, argsort(order, -1)), "columns", ())
+    first = solve_triangular(LU, rows_in_order(B, order), False, True)
+    return solve_triangular(LU, first, True, False)
 
 
 # ---- older forms, and the one that reports instead of raising
@@ -332,7 +343,11 @@ def _first_zeros(xp: Namespace, LU: Array) -> Array:
     return xp.asarray(xp.where(zero.any(-1), zero.argmax(-1) + 1, 0), dtype=dtypes.int32)
 
 
-def reports(A: Tensor, find: Callable[[Any], int]) -> Tensor:
+def reports(A: Tensor, whole: Callable[..., Any], find: Callable[[Any], int]) -> Tensor:
+    """What `find` says of each matrix, in a tensor; by the kernel `whole` where it serves."""
+    known = whole(A._xp, wide(A._array))
+    if known is not None:
+        return Tensor(known, A._xp)
     matrices = wide(cpu.take_over(A._array)).reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
     found = cpu.array([find(m) for m in matrices], dtypes.int32)
     return Tensor(A._xp.asarray(found.reshape(A.shape[:-2])), A._xp)

@@ -6,14 +6,12 @@ from typing import Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import NotDifferentiableError
-from undertow.modes import current
 from undertow.ops.arguments.half_precision import wide
 from undertow.ops.arguments.operands import as_operand
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.linalg.checks import check_matrices
-from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
+from undertow.ops.linalg.rule_parts import adjoint, batch_matrices, needs_gradient
 from undertow.tensor import Tensor
-from undertow.tensor.tensor import requires_grad
 
 
 def _orthogonal_and_upper(xp: Namespace, A: Array, mode: str) -> tuple[Array, ...]:
@@ -107,7 +105,7 @@ def linalg_qr(A: Array, mode: str = "reduced") -> Any:
         )
     if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return return_types.linalg_qr(qr_reduced(A, mode))
-    if requires_grad(A) and current().grad_enabled:
+    if needs_gradient(A):
         raise NotDifferentiableError("linalg_qr", _why_not(mode))
     found = A._xp.linalg.qr(wide(A._array), mode)
     arrays = (A._xp.empty((0,), A.dtype), found) if mode == "r" else found

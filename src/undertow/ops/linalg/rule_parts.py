@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from undertow.backend.interface import Array, Namespace
 from undertow.errors import LinAlgError, UndertowError
+from undertow.modes import current
 from undertow.ops.declare.rules.batch_in_front import in_front
+from undertow.tensor.tensor import Tensor, requires_grad
 
 if TYPE_CHECKING:
     from undertow.ops.declare.rules.batch_in_front import InDims
@@ -26,6 +28,11 @@ def checked_svd(xp: Namespace, A: Array, full_matrices: bool = True, compute_uv:
     if not xp.isfinite(A).all():
         raise LinAlgError(problem)
     return solve_or_explain(xp, problem, xp.linalg.svd, A, full_matrices, compute_uv)
+
+
+def needs_gradient(A: Any) -> bool:
+    """Whether a gradient is recorded: it is computed from what a decomposition finds beside what was asked for."""
+    return isinstance(A, Tensor) and current().grad_enabled and requires_grad(A)
 
 
 def adjoint(xp: Namespace, x: Array) -> Array:

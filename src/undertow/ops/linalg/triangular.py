@@ -28,12 +28,12 @@ def _triangle(xp: Namespace, A: Array, upper: bool, unitriangular: bool) -> Arra
 
 
 def _triangular_solution(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array:
-    if A.shape[-1] <= kernels.SMALL_MATRIX and A.shape[:-1] == B.shape[:-1]:
+    if kernels.take_matrix(xp, A.shape[-1]) and A.shape[:-1] == B.shape[:-1]:
         found = kernels.solve_triangles(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(B), upper, unitriangular)
     else:
-        from undertow.ops.linalg import by_blocks  # loaded when first used
+        from undertow.ops.linalg import triangular_by_blocks  # loaded when first used
 
-        found = by_blocks.solve_triangles(xp, A, B, upper, unitriangular)
+        found = triangular_by_blocks.solve_triangles(xp, A, B, upper, unitriangular)
     return _general_solution(xp, A, B, upper, unitriangular) if found is None else found
 
 

@@ -18,7 +18,7 @@ from undertow.ops.network.dropout import dropout
 from undertow.ops.network.fused_attention import fused_attention, is_plain_attention
 from undertow.ops.network.linear import linear
 from undertow.ops.network.softmax import _safe_softmax, softmax
-from undertow.ops.pointwise.comparison import logical_not
+from undertow.ops.pointwise.comparison_logic_bits import logical_not
 from undertow.ops.reduce.sums_and_products import mean
 from undertow.ops.shape.joining import cat
 from undertow.ops.shape.padding import pad

@@ -25,7 +25,7 @@ from undertow.ops.declare.rules.batch_in_front import batch_size, each, expanded
 from undertow.ops.network import row_kernels
 from undertow.ops.network.losses import check_reduction
 from undertow.ops.network.softmax import log_softmax
-from undertow.ops.pointwise.comparison import ne
+from undertow.ops.pointwise.comparison_logic_bits import ne
 from undertow.ops.pointwise.where_clamp import where
 from undertow.ops.reduce.sums_and_products import sum
 from undertow.tensor import Tensor

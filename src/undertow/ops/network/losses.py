@@ -21,7 +21,7 @@ from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.declare.rules.batch_in_front import batch_size, expanded, padded
 from undertow.ops.pointwise.abs_sign import abs
 from undertow.ops.pointwise.activations import log1p_of_exp, logsigmoid
-from undertow.ops.pointwise.comparison import gt
+from undertow.ops.pointwise.comparison_logic_bits import gt
 from undertow.ops.pointwise.exp_log import exp, log, xlogy
 from undertow.ops.pointwise.where_clamp import clamp_min, where
 from undertow.ops.reduce.sums_and_products import mean, sum

@@ -17,7 +17,7 @@ from undertow.ops.index.gather_scatter import gather, scatter, scatter_add
 from undertow.ops.index.index_select import index_select
 from undertow.ops.network.losses import check_reduction, reduce
 from undertow.ops.pointwise.activations import logsigmoid
-from undertow.ops.pointwise.comparison import eq, logical_and, logical_not, ne
+from undertow.ops.pointwise.comparison_logic_bits import eq, logical_and, logical_not, ne
 from undertow.ops.pointwise.powers import sqrt
 from undertow.ops.pointwise.where_clamp import clamp_min, minimum, where
 from undertow.ops.reduce.cumulative import cumprod

@@ -1,11 +1,13 @@
-"""Size and sign of a number."""
+"""Size and sign of a number, and the step between the signs."""
 
 from __future__ import annotations
 
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.declare import alias
-from undertow.ops.pointwise.unary import no_slope, unary
+from undertow.ops.declare import alias, nondifferentiable, primitive
+from undertow.ops.declare.rules import ELEMENTWISE
+from undertow.ops.pointwise.unary import no_slope, not_implemented, unary
+from undertow.ops.pointwise.where_clamp import refuse_unordered
 
 
 def _sgn_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
@@ -57,5 +59,56 @@ sign = unary(
     variants="function method in_place foreach",
     piecewise_constant=True,
 )
+
+
+def _copysign_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
+    return g * xp.where(xp.equal(input, 0), 0, out / input)
+
+
+copysign = primitive(
+    "copysign",
+    forward=lambda xp, input, other: xp.copysign(input, other),
+    vjp={"input": _copysign_rule, "other": lambda xp, g: xp.zeros_like(g)},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    number_node="CopysignBackward1",
+    number_edge=False,
+    promote="float",
+    number="other",
+    variants="function method in_place",
+)
+
+
+signbit = nondifferentiable(
+    "signbit",
+    lambda xp, input: xp.signbit(input),
+    inputs=("input",),
+    batch=ELEMENTWISE,
+    variants="function method",
+)
+
+
+# ---- a step
+
+
+def step(xp: Namespace, input: Array, values: Array) -> Array:
+    refuse_unordered("heaviside", input)
+    return xp.where(input == 0, values, input > 0).astype(input.dtype)
+
+
+heaviside = primitive(
+    "heaviside",
+    forward=step,
+    vjp={"input": not_implemented("heaviside"), "values": not_implemented("heaviside")},
+    jvp=ELEMENTWISE,
+    batch=ELEMENTWISE,
+    node="NotImplemented",
+    promote="same",
+    variants="function method in_place",
+    piecewise_constant=True,
+)
+
+
+# ---- other names
 
 alias("absolute", abs, variants="function method in_place")

@@ -7,8 +7,8 @@ from typing import Any
 from undertow.backend import dtypes
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
-from undertow.ops.arguments.operands import as_operand, require_kinds
-from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
+from undertow.ops.arguments.operands import as_operand
+from undertow.ops.declare import adapter, alias, composite, primitive
 from undertow.ops.declare.rules import BILINEAR, ELEMENTWISE, LINEAR
 
 
@@ -195,20 +195,6 @@ lerp = primitive(
     number_edge=False,
     variants="function method in_place foreach",
 )
-
-# ---- divisors and multiples
-
-
-def _of_integers(name: str, **options: Any) -> Any:
-    def forward(xp: Namespace, input: Array, other: Array) -> Any:
-        require_kinds(f"{name}_cpu", input, "iu")
-        return getattr(xp, name)(input, other)
-
-    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same", **options)
-
-
-gcd = _of_integers("gcd", variants="function method in_place in_place_function")
-lcm = _of_integers("lcm", variants="function method in_place in_place_function")
 
 # ---- other names
 

@@ -1,11 +1,12 @@
-"""Quotients, whole quotients and remainders."""
+"""Quotients, whole quotients and remainders; common divisors and multiples."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
-from undertow.ops.declare import adapter, alias, composite, primitive
+from undertow.ops.arguments.operands import require_kinds
+from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
 from undertow.ops.declare.rules import ELEMENTWISE
 from undertow.ops.pointwise.arithmetic import is_integral
 from undertow.ops.pointwise.unary import not_implemented
@@ -167,6 +168,22 @@ addcdiv = primitive(
     promote="same",
     variants="function method in_place foreach",
 )
+
+# ---- divisors and multiples
+
+
+def _of_integers(name: str, **options: Any) -> Any:
+    def forward(xp: Namespace, input: Array, other: Array) -> Any:
+        require_kinds(f"{name}_cpu", input, "iu")
+        return getattr(xp, name)(input, other)
+
+    return nondifferentiable(name, forward, inputs=("input", "other"), batch=ELEMENTWISE, promote="same", **options)
+
+
+gcd = _of_integers("gcd", variants="function method in_place in_place_function")
+lcm = _of_integers("lcm", variants="function method in_place in_place_function")
+
+# ---- other names
 
 alias("divide", div, variants="function method in_place", out=True)
 adapter("divide")(true_divide)

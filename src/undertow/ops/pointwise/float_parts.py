@@ -1,4 +1,4 @@
-"""What numbers are made of: mantissa and exponent, sign, the next number."""
+"""What numbers are made of: mantissa and exponent, the next number. Signs are in abs_sign.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from undertow.backend.interface import Array, Namespace
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import composite, primitive, return_types
 from undertow.ops.declare.rules import ELEMENTWISE
-from undertow.ops.pointwise.comparison import unary
 from undertow.ops.pointwise.exp_log import LN2
 from undertow.ops.pointwise.powers import as_float
 
@@ -71,24 +70,6 @@ def frexp(input: Array) -> Any:
     return return_types.frexp(frexp_parts(input))
 
 
-def _copysign_rule(xp: Namespace, g: Array, input: Array, out: Array) -> Array:
-    return g * xp.where(xp.equal(input, 0), 0, out / input)
-
-
-copysign = primitive(
-    "copysign",
-    forward=lambda xp, input, other: xp.copysign(input, other),
-    vjp={"input": _copysign_rule, "other": lambda xp, g: xp.zeros_like(g)},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    number_node="CopysignBackward1",
-    number_edge=False,
-    promote="float",
-    number="other",
-    variants="function method in_place",
-)
-
-
 def _scaled_by_power_of_two(xp: Namespace, input: Array, other: Array) -> Array:
     return input * (xp.exp(other * LN2) if other.dtype.kind == "c" else xp.exp2(other))
 
@@ -106,6 +87,3 @@ ldexp = primitive(
     promote="float",
     variants="function method in_place in_place_function",
 )
-
-
-signbit = unary("signbit", lambda xp, input: xp.signbit(input), variants="function method")

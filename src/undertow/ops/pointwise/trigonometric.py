@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from undertow.backend.interface import Array, Namespace
+from undertow.compiled import twin
 from undertow.ops.arguments.operands import require_kinds
 from undertow.ops.declare import Joint, adapter, alias, primitive
 from undertow.ops.declare.rules import ELEMENTWISE, LINEAR
@@ -84,7 +85,8 @@ tanh = unary(
 )
 
 
-def _tanh_gradient(xp: Namespace, grad_output: Array, output: Array) -> Array:
+@twin
+def tanh_gradient(xp: Namespace, grad_output: Array, output: Array) -> Array:
     one = one_for(xp, grad_output, output)
     if one is None:
         return grad_output * xp.conj(1 - output * output)
@@ -95,7 +97,7 @@ def _tanh_gradient(xp: Namespace, grad_output: Array, output: Array) -> Array:
 
 tanh_backward = primitive(
     "tanh_backward",
-    forward=_tanh_gradient,
+    forward=tanh_gradient,
     vjp={
         "grad_output": lambda xp, g, output: xp.tanh_backward(g, xp.conj(output)),
         "output": lambda xp, g, grad_output, output: xp.conj(g) * grad_output * xp.conj(output) * -2,

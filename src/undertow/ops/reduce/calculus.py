@@ -12,7 +12,7 @@ from undertow.ops.arguments.operands import NUMBERS, as_operand
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite
 from undertow.ops.declare.recorded_namespace import recorded
-from undertow.ops.pointwise.comparison import logical_xor
+from undertow.ops.pointwise.comparison_logic_bits import logical_xor
 from undertow.ops.reduce.cumulative import cumsum
 from undertow.ops.reduce.sums_and_products import sum as sum_of
 from undertow.ops.shape.joining import cat

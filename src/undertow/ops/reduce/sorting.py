@@ -12,7 +12,7 @@ from undertow.ops.arguments.operands import as_operand, require_kinds, type_name
 from undertow.ops.declare import adapter, composite, nondifferentiable, primitive, return_types
 from undertow.ops.declare.rules import LOOP, REDUCTION
 from undertow.ops.reduce.extrema import SELECTING, require_elements, select, with_values
-from undertow.ops.reduce.stable_order import order, take_in_order
+from undertow.ops.reduce.stable_order import in_order, order
 from undertow.tensor import Tensor
 
 #: the rules of what returns (values, indices) along `dim` without reducing it
@@ -44,8 +44,7 @@ def sort_forward(xp: Namespace, input: Array, dim: int = -1, descending: bool = 
     refuse("Sort", input, "c")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
-    indices = order(xp, input, axis, descending)
-    return take_in_order(xp, input, indices, axis), indices
+    return in_order(xp, input, axis, descending)
 
 
 sort_along = primitive("_sort_along", sort_forward, node="SortBackward0", order="first", **REORDERING)
@@ -109,8 +108,7 @@ def topk_forward(
         raise RuntimeError(f"selected index k out of range: {k} along dimension {axis} of {list(input.shape)}")
     if input.ndim == 0:
         return input.copy(), xp.zeros((), dtypes.int64)
-    indices = order(xp, input, axis, largest, k)
-    return take_in_order(xp, input, indices, axis), indices
+    return in_order(xp, input, axis, largest, k)
 
 
 topk_along = primitive("_topk_along", topk_forward, node="TopkBackward0", **REORDERING)

@@ -34,6 +34,16 @@ def _of_rows(xp: Namespace, rows: Array, *arguments: Any) -> Array | None:
     return kernels.order_rows(xp, xp.ascontiguousarray(rows), *arguments) if xp is cpu else None
 
 
+def in_order(xp: Namespace, input: Array, axis: int, descending: bool, count: int | None = None) -> tuple[Array, Array]:
+    """The elements in their order, or the first `count` of them, and their indices."""
+    wanted = input.shape[axis] if count is None else count
+    found = None if xp is cpu else kernels.first_in_order(xp, input, axis, bool(descending), wanted)
+    if found is not None:
+        return tuple(found)
+    indices = order(xp, input, axis, descending, count)
+    return take_in_order(xp, input, indices, axis), indices
+
+
 def take_in_order(xp: Namespace, input: Array, indices: Array, axis: int) -> Array:
     """The elements at these indices."""
     found = kernels.gather(xp, input, axis, indices)

@@ -12,18 +12,23 @@ from undertow.backend.sparse.kernels import product, product_of_values, sum_over
 from undertow.ops.arguments.dims import wrap_dims
 from undertow.ops.create.convert import convert
 from undertow.ops.create.creation import zeros
+from undertow.ops.create.like import full_like
 from undertow.ops.declare import alias, composite, primitive
 from undertow.ops.declare.rules import LINEAR
+from undertow.ops.index.gather_scatter import gather
+from undertow.ops.index.index_select import index_select
+from undertow.ops.index.scatter_reduce import scatter_reduce
 from undertow.ops.linalg.checks import check_inner, check_same_dtype
 from undertow.ops.linalg.matmul import mm
-from undertow.ops.pointwise.arithmetic import add
+from undertow.ops.pointwise.arithmetic import add, mul
 from undertow.ops.reduce.sums_and_products import sum as sum_of
-from undertow.ops.sparse.coo import coalesce, expect_sparse, refuse_batch
+from undertow.ops.shape.joining import cat
+from undertow.ops.sparse.coo import coalesce, expect_sparse, indices, refuse_batch, values
 from undertow.ops.sparse.layouts import at_places_of, to_sparse, to_sparse_csr
 from undertow.ops.views.copies import detach
-from undertow.ops.views.dimensions import transpose
+from undertow.ops.views.dimensions import expand, transpose, unsqueeze
 from undertow.tensor import Tensor
-from undertow.tensor.layouts import layout_of
+from undertow.tensor.layouts import layout_of, sparse_csr
 
 if TYPE_CHECKING:
     from undertow.ops.arguments.dims import Dims
@@ -102,16 +107,20 @@ _sparse_sparse_matmul = primitive(
 
 
 @composite
-def sparse_mm(input: Array, mat2: Array) -> Tensor:
+def sparse_mm(input: Array, mat2: Array, reduce: str = "sum") -> Tensor:
     """The product of a sparse matrix and a matrix; the gradient of a sparse factor is sparse, with its places.
 
-    input  (n, k), sparse
-    mat2   (k, m), dense or sparse
+    input   (n, k), sparse
+    mat2    (k, m), dense or sparse
+    reduce  what becomes of the products in a row's places, of a matrix in CSR: "sum", or "mean", "amax" or "amin"; it
+            is 0 in a row without places
 
     >>> import undertow as ut
     >>> ut.sparse.mm(ut.eye(2).to_sparse(), ut.ones(2, 3)).shape
     undertow.Size([2, 3])
     """
+    if reduce != "sum":
+        return _reduced_products(input, mat2, reduce)
     if is_compressed(input) or is_compressed(mat2):
         found = sparse_mm(_in_coordinates(input), _in_coordinates(mat2))
         return to_sparse_csr(found) if is_sparse(found) else found
@@ -126,6 +135,36 @@ def sparse_mm(input: Array, mat2: Array) -> Tensor:
         return transpose(sparse_mm(transpose(mat2, 0, 1), transpose(input, 0, 1)), 0, 1)
     empty = zeros(input._array.shape[0], mat2._array.shape[1], dtype=mat2._array.dtype, device=mat2._xp.device)
     return _sparse_addmm(empty, input, mat2, 0, 1)
+
+
+def _reduced_products(input: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+    if reduce not in ("mean", "amax", "amin"):
+        raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
+    if layout_of(input) is not sparse_csr or is_compressed(mat2) or is_sparse(mat2):
+        raise RuntimeError(
+            "sparse.mm: reduce is for a sparse matrix in CSR and a dense one: call to_sparse_csr() first"
+        )
+    _check_matrices(input, mat2)
+    check_same_dtype(input._array, mat2._array)
+    check_inner(input._array.shape, mat2._array.shape)
+    matrix = coalesce(_in_coordinates(input))
+    rows, columns = indices(matrix)._array
+    shape, xp = (input._array.shape[0], mat2._array.shape[1]), mat2._xp
+    products = mul(unsqueeze(values(matrix), 1), index_select(mat2, 0, Tensor(columns, xp)))
+    where_to = expand(unsqueeze(Tensor(rows, xp), 1), products.shape)
+    start = zeros(*shape, dtype=products.dtype, device=xp.device)
+    found: Tensor = scatter_reduce(start, 0, where_to, products, reduce, include_self=False)
+    return found if reduce == "mean" else _of_the_first(products, where_to, found)
+
+
+def _of_the_first(products: Tensor, where_to: Tensor, found: Tensor) -> Tensor:
+    """The largest or smallest product of each row: where several are, the first one has the gradient, as in PyTorch."""
+    xp, ours = products._xp, products._array
+    chosen = (ours == found._array[where_to._array[:, 0]]) | (ours != ours)
+    numbers = xp.where(chosen, xp.arange(len(ours))[:, None], len(ours))
+    first = scatter_reduce(full_like(found, len(ours), dtype=dtypes.int64), 0, where_to, Tensor(numbers, xp), "amin")
+    padded = cat([products, zeros(1, *products.shape[1:], dtype=products.dtype, device=xp.device)])
+    return gather(padded, 0, first)
 
 
 @composite

@@ -69,6 +69,11 @@ class Library(ModuleType):
         return f"<{self.name}, which undertow does not use>"
 
 
+def flags_frozen() -> bool:
+    """Whether switches may be set in `flags()` alone: never."""
+    return False
+
+
 def _precision() -> Any:
     return import_module("undertow.backend.cuda.precision")  # when a program asks, and not with undertow
 

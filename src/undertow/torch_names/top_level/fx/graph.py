@@ -13,6 +13,16 @@ from undertow.pytree import flatten
 
 from .node import Node, map_arg
 
+#: what code that PyTorch writes has names for, beyond Python's own
+NO_NAMES = frozenset("inf nan NoneType torch device fx_pytree pytree".split())
+
+
+def _shown(target: Any) -> str:
+    """What a node is called after: `add` of `__add__`, `conv_block` of `convBlock`."""
+    name = getattr(target, "__name__", "value") if callable(target) else str(target)
+    name = name[2:-2] if isinstance(target, str) and re.fullmatch("__.+__", name) else name
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
 
 class Graph:
     """Nodes in the order in which they run; new ones come where `inserting_before` or `inserting_after` says."""
@@ -20,6 +30,7 @@ class Graph:
     def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None) -> None:
         self._nodes: list[Node] = []
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self._place: Callable[[], int] = lambda: len(self._nodes)
         self.owning_module, self._tracer_cls = owning_module, tracer_cls
         #: None, or the structures of what the program takes and returns, of which the graph has the leaves
@@ -31,21 +42,24 @@ class Graph:
         return list(self._nodes)
 
     def _new_name(self, wanted: str) -> str:
-        stem = re.sub(r"\W", "_", wanted).strip("_") or "value"
-        stem = f"_{stem}" if stem[0].isdigit() else stem
-        name, n = stem, 0
-        while name in self._names or keyword.iskeyword(name) or hasattr(builtins, name):
+        name = re.sub(r"[^0-9a-zA-Z_]+", "_", wanted) or "_unnamed"
+        name = f"_{name}" if name[0].isdigit() else name
+        stem, number = re.fullmatch(r"(.*?)(?:_(\d+))?", name).groups()  # type: ignore[union-attr]
+        taken = name in self._names or keyword.iskeyword(name) or name in NO_NAMES or hasattr(builtins, name)
+        n = self._numbers.get(stem, 0) if number is None or taken else int(number)
+        while taken:
             n += 1
             name = f"{stem}_{n}"
+            taken = name in self._names
         self._names.add(name)
+        self._numbers[stem] = n
         return name
 
     def create_node(
         self, op: str, target: Any, args: Any = (), kwargs: Any = None, name: str | None = None, type_expr: Any = None
     ) -> Node:
         """A new node, at the place where new ones come."""
-        shown = getattr(target, "__name__", None) if callable(target) else str(target)
-        node = Node(self, self._new_name(name or (shown or "value").lstrip("*")), op, target, args or (), kwargs or {})
+        node = Node(self, self._new_name(name or _shown(target)), op, target, args or (), kwargs or {})
         node.type = type_expr
         self._nodes.insert(self._place(), node)
         return node

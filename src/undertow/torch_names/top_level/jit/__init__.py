@@ -22,7 +22,8 @@ from undertow.torch_names.missing import refusal
 Final = typing.Final
 T = TypeVar("T")
 
-Error = RuntimeError
+#: what compiled code raises in PyTorch, whatever went wrong in it; here code raises what Python raises
+Error = Exception
 
 
 class TracerWarning(Warning):

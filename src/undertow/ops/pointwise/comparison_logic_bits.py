@@ -8,10 +8,8 @@ from typing import Any
 from undertow.backend.interface import Array, Namespace
 from undertow.compiled import twin
 from undertow.ops.arguments.operands import as_operand, require_order, require_tensor, type_name
-from undertow.ops.declare import adapter, alias, composite, nondifferentiable, primitive
+from undertow.ops.declare import adapter, alias, composite, nondifferentiable
 from undertow.ops.declare.rules import ELEMENTWISE, LOOP
-from undertow.ops.pointwise.unary import not_implemented
-from undertow.ops.pointwise.where_clamp import refuse_unordered
 
 
 def binary(name: str, forward: Callable[..., Any], **options: Any) -> Any:
@@ -189,27 +187,6 @@ def among(
 
 
 isin = nondifferentiable("isin", among, inputs=("elements", "test_elements"), batch=LOOP, promote="same", numbers="one")
-
-
-# ---- a step
-
-
-def step(xp: Namespace, input: Array, values: Array) -> Array:
-    refuse_unordered("heaviside", input)
-    return xp.where(input == 0, values, input > 0).astype(input.dtype)
-
-
-heaviside = primitive(
-    "heaviside",
-    forward=step,
-    vjp={"input": not_implemented("heaviside"), "values": not_implemented("heaviside")},
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="NotImplemented",
-    promote="same",
-    variants="function method in_place",
-    piecewise_constant=True,
-)
 
 
 # ---- other names

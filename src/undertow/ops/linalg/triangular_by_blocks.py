@@ -1,16 +1,16 @@
-"""Triangular systems and Cholesky's factorisation of matrices that are too large for the kernels of small ones.
+"""Triangular systems that are too large for the kernels of small ones.
 
 Halves of halves, down to what these kernels take; what couples two halves is a matrix product, which is where the work
 is. NumPy has no triangular solver (it would factorise the triangle first), and does float32 in double precision.
 
-Both return None where the kernels do not serve: the caller then computes the same with NumPy.
+Where the kernels do not serve the result is None: the caller then computes the same with NumPy.
 """
 
 from __future__ import annotations
 
 from undertow.backend import kernels
 from undertow.backend.interface import Array, Namespace
-from undertow.backend.kernels import SMALL_MATRIX
+from undertow.backend.kernels import SMALL_MATRIX, take_matrix
 
 
 def solve_triangles(xp: Namespace, A: Array, B: Array, upper: bool, unitriangular: bool) -> Array | None:
@@ -28,7 +28,7 @@ def solve_triangles(xp: Namespace, A: Array, B: Array, upper: bool, unitriangula
 def _substitute(xp: Namespace, A: Array, X: Array, upper: bool, unitriangular: bool) -> bool:
     """Put the solution into the place of the right side; whether that could be done."""
     n = A.shape[-1]
-    if n <= SMALL_MATRIX:
+    if take_matrix(xp, n):
         found = kernels.solve_triangles(xp, xp.ascontiguousarray(A), xp.ascontiguousarray(X), upper, unitriangular)
         if found is None:
             return False
@@ -41,35 +41,6 @@ def _substitute(xp: Namespace, A: Array, X: Array, upper: bool, unitriangular: b
         return False
     X[..., second, :] -= xp.matmul(A[..., second, first], X[..., first, :])
     return _substitute(xp, A[..., second, second], X[..., second, :], upper, unitriangular)
-
-
-def cholesky(xp: Namespace, A: Array) -> Array | None:
-    """The lower factor of matrices, of which the lower triangle is read; None also if one is not positive-definite."""
-    if not A.size:
-        return None
-    L = xp.tril(A)
-    return L if _factorise(xp, L) else None
-
-
-def _factorise(xp: Namespace, L: Array) -> bool:
-    """Put the factor into the place of a lower triangle; whether there is one."""
-    n = L.shape[-1]
-    if n <= SMALL_MATRIX:
-        found = kernels.cholesky_small(xp, xp.ascontiguousarray(L))
-        if found is None:
-            return False
-        L[...] = found
-        return True
-    half = _half(n)
-    corner, rest, below = L[..., :half, :half], L[..., half:, half:], L[..., half:, :half]
-    if not _factorise(xp, corner):
-        return False
-    turned = xp.ascontiguousarray(xp.swapaxes(below, -1, -2))
-    if not _substitute(xp, corner, turned, False, False):
-        return False
-    below[...] = xp.swapaxes(turned, -1, -2)
-    rest -= xp.tril(xp.matmul(xp.swapaxes(turned, -1, -2), turned))
-    return _factorise(xp, rest)
 
 
 def _half(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Triangular systems and Cholesky's factorisation of matrices larger than the kernels of small ones take."""
+"""Triangular systems and factorisations of matrices larger than the kernels of small ones take."""
 
 from __future__ import annotations
 
