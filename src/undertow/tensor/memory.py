@@ -139,7 +139,10 @@ class Storage:
         return Storage(self.xp, self.elements.view("uint8"))
 
     def resize_(self, size: int) -> Storage:
-        """Say how many elements are needed. The memory stays as it is, as tensors lie in it; more cannot be had."""
+        """Say how many elements are needed. The memory stays as it is, as tensors lie in it; more cannot be had.
+
+        size  how many elements
+        """
         if size > len(self):
             raise RuntimeError(
                 f"a storage of {len(self)} elements cannot be given {size}: make a larger tensor, or use its resize_()"
