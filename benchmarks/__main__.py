@@ -15,6 +15,7 @@ from benchmarks import memory, report
 from benchmarks.cases import Case, all_cases
 from benchmarks.threads import environment
 from tools.figures import store
+from undertow.compiled import core
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -89,7 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(report.tables(figures, kept, report.as_markdown if options.markdown else report.as_text), end="")
     if options.update:
         command = shlex.join(["python", "-m", "benchmarks", *(sys.argv[1:] if arguments is None else arguments)])
-        store(options.update, "core", command, {"tables": figures, "memory": kept})
+        setting = "" if core is not None else "UNDERTOW_PURE=1 "
+        store(options.update, "core", setting + command, {"tables": figures, "memory": kept})
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0

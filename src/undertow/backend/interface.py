@@ -91,6 +91,32 @@ class DeviceArray:
         raise NotImplementedError("a backend says how its memory is copied to the host")
 
 
+class KnownShape(DeviceArray):
+    """What is known without looking at the elements: it is that of a NumPy array that is held as `_data`."""
+
+    __slots__ = ()
+
+    namespace: Any = None
+    _data: Any
+
+    shape = property(lambda self: self._data.shape)
+    dtype = property(lambda self: self._data.dtype)
+    ndim = property(lambda self: self._data.ndim)
+    size = property(lambda self: self._data.size)
+    strides = property(lambda self: self._data.strides)
+    itemsize = property(lambda self: self._data.itemsize)
+    nbytes = property(lambda self: self._data.nbytes)
+    flags = property(lambda self: self._data.flags)
+    ctypes = property(lambda self: self._data.ctypes)
+    device = property(lambda self: self.namespace.device)
+
+    def setflags(self, **flags: bool) -> None:
+        self._data.setflags(**flags)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+
 class HostValues(DeviceArray):
     """What Python asks of an array's elements: the program waits for a copy of them."""
 

@@ -135,3 +135,15 @@ def test_a_real_tensor_is_its_own_real_part_and_conjugate() -> None:
 def test_numbers_are_compared_exactly() -> None:
     assert ops.eq(np.array([44], np.uint8), 300)._array.tolist() == [False]
     assert ops.eq(np.array([0.1], np.float32), 0.1)._array.tolist() == [True]
+
+
+def test_which_functions_take_a_number_in_front_of_a_tensor(L: ModuleType) -> None:
+    def takes(name: str) -> bool:
+        try:
+            getattr(L, name)(4, L.tensor([4, 6]))
+        except TypeError:
+            return False
+        return True
+
+    names = ["remainder", "fmod", "bitwise_and", "bitwise_left_shift", "floor_divide", "atan2", "copysign", "gcd", "eq"]
+    assert [name for name in names if takes(name)] == ["remainder", "bitwise_and", "bitwise_left_shift", "floor_divide"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from undertow.backend.interface import Array, DeviceArray, DType
+from undertow.backend.interface import Array, DType, KnownShape
 from undertow.backend.meta.geometry import dense_like, order_of_elementwise, shrunk, unmapped
 from undertow.backend.meta.outcomes import outcome, refused
 from undertow.backend.simulated.plans import is_basic, open_index
@@ -33,32 +33,13 @@ CHANGES_FIRST = {"put", "place", "putmask", "put_along_axis", "fill_diagonal", "
 RETURNS_COPY = {np.sort, np.partition}
 
 
-class MetaArray(NDArrayOperatorsMixin, DeviceArray):
+class MetaArray(NDArrayOperatorsMixin, KnownShape):
     __slots__ = ("__weakref__", "_data", "base")
     __hash__ = None  # type: ignore[assignment]
-
-    namespace: Any = None
 
     def __init__(self, data: Array, base: MetaArray | None = None) -> None:
         self._data = data
         self.base = base
-
-    shape = property(lambda self: self._data.shape)
-    dtype = property(lambda self: self._data.dtype)
-    ndim = property(lambda self: self._data.ndim)
-    size = property(lambda self: self._data.size)
-    strides = property(lambda self: self._data.strides)
-    itemsize = property(lambda self: self._data.itemsize)
-    nbytes = property(lambda self: self._data.nbytes)
-    flags = property(lambda self: self._data.flags)
-    ctypes = property(lambda self: self._data.ctypes)
-    device = property(lambda self: self.namespace.device)
-
-    def setflags(self, **flags: bool) -> None:
-        self._data.setflags(**flags)
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     # ---- what NumPy is asked to do with it
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from undertow.backend.interface import Array, DType, HostValues, Namespace
+from undertow.backend.interface import Array, DType, HostValues, KnownShape, Namespace
 from undertow.backend.simulated import streams
 from undertow.backend.simulated.clocks import LOCK, Buffer, order
 from undertow.backend.simulated.faults import meet_failures
@@ -43,30 +43,15 @@ ASK_SHAPE = {"shape", "ndim", "size", "result_type", "can_cast", "common_type", 
              "shares_memory", "iscomplexobj", "isrealobj"}  # fmt: skip
 
 
-class SimArray(NDArrayOperatorsMixin, HostValues):
+class SimArray(NDArrayOperatorsMixin, KnownShape, HostValues):
     """An array on a simulated device; each device has a subclass of its own, which knows its namespace."""
 
     __slots__ = ("__weakref__", "_buffer", "_data")
     __hash__ = None  # type: ignore[assignment]
 
-    namespace: Any = None
-
     def __init__(self, data: Array, buffer: Buffer) -> None:
         self._data = data
         self._buffer = buffer
-
-    # ---- what is known without looking at the elements
-
-    shape = property(lambda self: self._data.shape)
-    dtype = property(lambda self: self._data.dtype)
-    ndim = property(lambda self: self._data.ndim)
-    size = property(lambda self: self._data.size)
-    strides = property(lambda self: self._data.strides)
-    itemsize = property(lambda self: self._data.itemsize)
-    nbytes = property(lambda self: self._data.nbytes)
-    flags = property(lambda self: self._data.flags)
-    ctypes = property(lambda self: self._data.ctypes)
-    device = property(lambda self: self.namespace.device)
 
     @property
     def base(self) -> Array | None:
@@ -74,12 +59,6 @@ class SimArray(NDArrayOperatorsMixin, HostValues):
         while base is not None and not isinstance(base, np.ndarray):
             base = getattr(base, "base", None)  # NumPy's as_strided puts a holder in between
         return None if base is None else type(self)(base, self._buffer)
-
-    def setflags(self, **flags: bool) -> None:
-        self._data.setflags(**flags)
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     # ---- kernels
 

@@ -1,4 +1,7 @@
-"""Powers of square matrices, and their exponential, by scaling and squaring of a Pade approximation (Higham, 2005)."""
+"""Powers of square matrices, and their exponential, by scaling and squaring of a Pade approximation (Higham, 2005).
+
+And Vandermonde's matrices, of the powers of numbers.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,17 @@ from undertow.ops.arguments.operands import as_operand
 from undertow.ops.arguments.sizes import as_int
 from undertow.ops.declare import composite, primitive
 from undertow.ops.declare.composite_order import rearranged
+from undertow.ops.declare.recorded_namespace import recorded
 from undertow.ops.inplace.overwriting import copy
 from undertow.ops.linalg.checks import check_matrices
 from undertow.ops.linalg.inverse_and_solve import linalg_inv
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.linalg.rule_parts import adjoint, batch_matrices
+from undertow.ops.reduce.cumulative import cumprod
+from undertow.ops.shape.flip_roll import flip
+from undertow.ops.shape.joining import cat
 from undertow.ops.views.clone import clone
+from undertow.ops.views.dimensions import expand, unsqueeze
 from undertow.tensor import Tensor
 from undertow.tensor.memory_formats import contiguous_format
 
@@ -119,3 +127,49 @@ def _positive_power(matrix: Array, n: int) -> Array:
         if n:
             matrix = matmul(matrix, matrix)
     return result
+
+
+# ---- powers of numbers
+
+
+@composite(out=False)
+def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
+    """The powers 0, 1, ..., N - 1 of the elements of x, along one more dimension.
+
+    >>> import undertow as ut
+    >>> ut.linalg.vander(ut.tensor([2, 3]), N=3).tolist()
+    [[1, 2, 4], [1, 3, 9]]
+    """
+    x = as_operand("linalg.vander", "x", x)
+    x = x if x.ndim else unsqueeze(x, 0)
+    N = x.shape[-1] if N is None else N
+    if N <= 1:
+        raise RuntimeError("N must be greater than 1.")
+    repeated = expand(unsqueeze(x, -1), (*x.shape, N - 1))
+    powers = cumprod(repeated, -1)
+    return cat([recorded.ones_like(unsqueeze(x, -1)), powers], -1)
+
+
+@composite
+def vander(x: Array, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of the elements of a vector as columns, the highest first unless `increasing`.
+
+    x  a vector of n elements
+    N  how many columns; n by default
+
+    >>> import undertow as ut
+    >>> ut.vander(ut.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 1., 1.],
+            [4., 2., 1.],
+            [9., 3., 1.]])
+    """
+    x = as_operand("vander", "x", x)
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    N = x.shape[0] if N is None else N
+    if N < 0:
+        raise RuntimeError("N must be non-negative.")
+    if N < 2:
+        return recorded.ones_like(expand(unsqueeze(x, -1), (x.shape[0], N)))
+    powers = linalg_vander(x, N=N)
+    return powers if increasing else flip(powers, (1,))

@@ -1,4 +1,4 @@
-"""Linear algebra beyond single products: traces, cross and Kronecker products, chains, Vandermonde matrices."""
+"""Linear algebra beyond single products: traces, cross and Kronecker products, chains."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ from undertow.ops.declare.rules.batch_in_front import in_front
 from undertow.ops.linalg.matmul import matmul
 from undertow.ops.pointwise.arithmetic import mul
 from undertow.ops.pointwise.complex import conj
-from undertow.ops.reduce.cumulative import cumprod
 from undertow.ops.reduce.sums_and_products import sum as sum_of
-from undertow.ops.shape.flip_roll import flip
-from undertow.ops.shape.joining import cat
-from undertow.ops.views.dimensions import expand, unsqueeze
-from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
     from undertow.ops.declare.rules.batch_in_front import InDims
@@ -228,46 +223,3 @@ def linalg_vecdot(x: Array, y: Array, *, dim: int = -1) -> Array:
     tensor(14.)
     """
     return sum_of(conj(x) * y, dim)
-
-
-@composite(out=False)
-def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
-    """The powers 0, 1, ..., N - 1 of the elements of x, along one more dimension.
-
-    >>> import undertow as ut
-    >>> ut.linalg.vander(ut.tensor([2, 3]), N=3).tolist()
-    [[1, 2, 4], [1, 3, 9]]
-    """
-    x = as_operand("linalg.vander", "x", x)
-    x = x if x.ndim else unsqueeze(x, 0)
-    N = x.shape[-1] if N is None else N
-    if N <= 1:
-        raise RuntimeError("N must be greater than 1.")
-    repeated = expand(unsqueeze(x, -1), (*x.shape, N - 1))
-    powers = cumprod(repeated, -1)
-    return cat([recorded.ones_like(unsqueeze(x, -1)), powers], -1)
-
-
-@composite
-def vander(x: Array, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers of the elements of a vector as columns, the highest first unless `increasing`.
-
-    x  a vector of n elements
-    N  how many columns; n by default
-
-    >>> import undertow as ut
-    >>> ut.vander(ut.tensor([1.0, 2.0, 3.0]))
-    tensor([[1., 1., 1.],
-            [4., 2., 1.],
-            [9., 3., 1.]])
-    """
-    x = as_operand("vander", "x", x)
-    if x.ndim != 1:
-        raise RuntimeError("x must be a one-dimensional tensor.")
-    N = x.shape[0] if N is None else N
-    if N < 0:
-        raise RuntimeError("N must be non-negative.")
-    if N < 2:
-        return recorded.ones_like(expand(unsqueeze(x, -1), (x.shape[0], N)))
-    powers = linalg_vander(x, N=N)
-    return powers if increasing else flip(powers, (1,))

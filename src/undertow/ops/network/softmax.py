@@ -38,6 +38,18 @@ def _in_rows(xp: Namespace, x: Array, dim: int) -> bool:
     return row_kernels.is_last(dim, x.ndim) and row_kernels.has_long_rows(xp, x)
 
 
+def _by_kernels(xp: Namespace, input: Array, dim: int, logs: bool) -> Array | None:
+    """The softmax, or its logarithm, where there is a kernel for it, or no element; None where there is not."""
+    if _in_rows(xp, input, dim):
+        return row_kernels.log_softmax(input) if logs else row_kernels.softmax(input)
+    found = kernels.softmax_rows_of(xp, input, logs) if row_kernels.is_last(dim, input.ndim) else None
+    if found is not None:
+        return found
+    if input.size == 0:
+        return input.copy()
+    return kernels.softmax_columns(xp, input, dim, kernels.LOG_SOFTMAX if logs else kernels.SOFTMAX, None)
+
+
 # ---- softmax
 
 
@@ -46,15 +58,8 @@ def normalized_exponentials(xp: Namespace, input: Array, dim: int, dtype: DType 
     if dtype is not None:
         return normalized_exponentials(xp, input.astype(dtype), dim, None)
     require_kinds("softmax", input, "f")
-    if _in_rows(xp, input, dim):
-        return row_kernels.softmax(input)
-    found = kernels.softmax_rows_of(xp, input, False) if row_kernels.is_last(dim, input.ndim) else None
-    if found is not None:
-        return found
     axis = _axis_of(dim, input.ndim)
-    if input.size == 0:
-        return input.copy()
-    found = kernels.softmax_columns(xp, input, dim, kernels.SOFTMAX, None)
+    found = _by_kernels(xp, input, dim, False)
     if found is not None:
         return found
     out = _below_largest(xp, input, axis)
@@ -153,15 +158,8 @@ def logs_of_softmax(xp: Namespace, input: Array, dim: int, dtype: DType | None =
     if dtype is not None:
         return logs_of_softmax(xp, input.astype(dtype), dim, None)
     require_kinds("log_softmax", input, "f")
-    if _in_rows(xp, input, dim):
-        return row_kernels.log_softmax(input)
-    found = kernels.softmax_rows_of(xp, input, True) if row_kernels.is_last(dim, input.ndim) else None
-    if found is not None:
-        return found
     axis = _axis_of(dim, input.ndim)
-    if input.size == 0:
-        return input.copy()
-    found = kernels.softmax_columns(xp, input, dim, kernels.LOG_SOFTMAX, None)
+    found = _by_kernels(xp, input, dim, True)
     if found is not None:
         return found
     out = _below_largest(xp, input, axis)

@@ -77,42 +77,17 @@ logical_xor = _of_two_tensors(
 )
 logical_not = unary("logical_not", lambda xp, input: xp.logical_not(input), variants="function method in_place")
 
-bitwise_and = binary(
-    "bitwise_and",
-    lambda xp, input, other: xp.bitwise_and(input, other),
-    promote="same",
-    variants="function method in_place",
-    numbers="one",
-)
-bitwise_or = binary(
-    "bitwise_or",
-    lambda xp, input, other: xp.bitwise_or(input, other),
-    promote="same",
-    variants="function method in_place",
-    numbers="one",
-)
-bitwise_xor = binary(
-    "bitwise_xor",
-    lambda xp, input, other: xp.bitwise_xor(input, other),
-    promote="same",
-    variants="function method in_place",
-    numbers="one",
-)
+
+def _of_bits(name: str, forward: Callable[..., Any]) -> Any:
+    return binary(name, forward, promote="same", variants="function method in_place", numbers="one")
+
+
+bitwise_and = _of_bits("bitwise_and", lambda xp, input, other: xp.bitwise_and(input, other))
+bitwise_or = _of_bits("bitwise_or", lambda xp, input, other: xp.bitwise_or(input, other))
+bitwise_xor = _of_bits("bitwise_xor", lambda xp, input, other: xp.bitwise_xor(input, other))
 bitwise_not = unary("bitwise_not", lambda xp, input: xp.invert(input), variants="function method in_place")
-bitwise_left_shift = binary(
-    "bitwise_left_shift",
-    lambda xp, input, other: xp.left_shift(input, other),
-    promote="same",
-    variants="function method in_place",
-    numbers="one",
-)
-bitwise_right_shift = binary(
-    "bitwise_right_shift",
-    lambda xp, input, other: xp.right_shift(input, other),
-    promote="same",
-    variants="function method in_place",
-    numbers="one",
-)
+bitwise_left_shift = _of_bits("bitwise_left_shift", lambda xp, input, other: xp.left_shift(input, other))
+bitwise_right_shift = _of_bits("bitwise_right_shift", lambda xp, input, other: xp.right_shift(input, other))
 
 # ---- what kind of number
 

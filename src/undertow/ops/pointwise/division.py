@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from undertow.backend import cpu
@@ -115,42 +116,32 @@ def _c_modulo(xp: Namespace, input: Array, other: Array) -> Array:
     return xp.fmod(input, other)
 
 
-remainder = primitive(
+def _rest(name: str, forward: Callable[..., Any], other_rule: Callable[..., Any], node: str, **options: Any) -> Any:
+    return primitive(
+        name,
+        forward=forward,
+        vjp={"input": lambda xp, g: g, "other": other_rule},
+        jvp=ELEMENTWISE,
+        batch=ELEMENTWISE,
+        node=f"{node}1",
+        number_node=f"{node}0",
+        promote="same",
+        number="other",
+        number_edge=False,
+        ufunc=name,
+        variants="function method in_place",
+        **options,
+    )
+
+
+remainder = _rest(
     "remainder",
-    forward=_modulo,
-    vjp={
-        "input": lambda xp, g: g,
-        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "floor"),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="RemainderBackward1",
-    number_node="RemainderBackward0",
-    promote="same",
-    number="other",
-    number_edge=False,
-    ufunc="remainder",
-    variants="function method in_place",
+    _modulo,
+    lambda xp, g, input, other: -g * xp._div_rounded(input, other, "floor"),
+    "RemainderBackward",
     numbers="one",
 )
-
-fmod = primitive(
-    "fmod",
-    forward=_c_modulo,
-    vjp={
-        "input": lambda xp, g: g,
-        "other": lambda xp, g, input, other: -g * xp._div_rounded(input, other, "trunc"),
-    },
-    jvp=ELEMENTWISE,
-    batch=ELEMENTWISE,
-    node="FmodBackward1",
-    number_node="FmodBackward0",
-    promote="same",
-    number="other",
-    number_edge=False,
-    ufunc="fmod",
-    variants="function method in_place",
-)
+fmod = _rest("fmod", _c_modulo, lambda xp, g, input, other: -g * xp._div_rounded(input, other, "trunc"), "FmodBackward")
 
 
 def _sum_with_quotient(xp: Namespace, input: Array, tensor1: Array, tensor2: Array, *, value: Any = 1) -> Array:
