@@ -56,6 +56,7 @@ try:
 except fx.proxy.TraceError as error:
     print(error)
 
+print([n.op for n in fx.symbolic_trace(lambda x: torch.flatten(x).flatten()).graph.nodes])
 function = fx.symbolic_trace(lambda x, y: (x + y).relu() @ torch.ones(2, 2) + abs(1 - y))
 print([n.op for n in function.graph.nodes], function(torch.ones(2, 2), torch.ones(2, 2)).tolist())
 

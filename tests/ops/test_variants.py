@@ -9,6 +9,7 @@ import pytest
 import undertow as ut
 from tests.rows import rows
 from undertow.ops.declare import REGISTRY, Op, alias, composite, names_with
+from undertow.ops.inplace.out_argument import besides_the_method
 
 
 def test_functions_are_names_of_the_package() -> None:
@@ -35,9 +36,14 @@ def test_functions_of_lists_are_names_of_the_package() -> None:
 
 @rows("name", [name for name in names_with("function") if REGISTRY[name].kind == "composite"])
 def test_out_is_taken_where_the_declaration_says_so(name: str) -> None:
-    function = getattr(ut, name)
-    takes_out = function is not REGISTRY[name].function
-    assert takes_out == ("out" in REGISTRY[name].variants[name])
+    function, op = getattr(ut, name), REGISTRY[name]
+    takes_out = function not in (op.function, besides_the_method(op))
+    assert takes_out == ("out" in op.variants[name])
+
+
+@rows("name", [name for name in names_with("function") if name in names_with("method")])
+def test_a_function_is_not_the_method(name: str) -> None:
+    assert getattr(ut, name) is not vars(ut.Tensor)[name]
 
 
 def test_an_operation_with_an_underscore_or_a_namespace_is_no_function() -> None:

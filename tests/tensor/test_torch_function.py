@@ -11,6 +11,9 @@ import io
 import subprocess
 import sys
 from types import ModuleType
+from typing import Any
+
+import pytest
 
 BOTH = """
 F = torch.nn.functional
@@ -226,3 +229,20 @@ def test_a_class_is_known_after_its_first_object() -> None:
         "matmul softsign add",
         "[0.25, 0.25, 0.25] [3.0, 6]",
     ], done.stderr
+
+
+@pytest.mark.parametrize("name", ["unbind", "flatten", "t", "conj", "add", "isnan", "flip"])
+def test_handlers_hear_whether_a_method_was_called_or_a_function(L: Any, name: str) -> None:
+    heard = []
+
+    class Listener(L.Tensor):  # type: ignore[misc, name-defined]
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            heard.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = L.ones(2, 2).as_subclass(Listener)
+    more = {"add": (1,), "flip": ((0,),)}.get(name, ())
+    heard.clear()
+    getattr(L, name)(x, *more), getattr(x, name)(*more)
+    assert heard == [getattr(L, name), getattr(L.Tensor, name)] and heard[0] != heard[1]

@@ -10,6 +10,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
+from types import FunctionType
 from typing import Any
 
 from undertow.backend import cpu, dtypes
@@ -28,7 +29,7 @@ from undertow.ops.inplace.forms import write_array
 from undertow.ops.inplace.overlap import refuse_overlap, tensors_in
 from undertow.tensor import LEAF, Tensor
 from undertow.tensor.tensor import requires_grad
-from undertow.tensor.torch_function import asks
+from undertow.tensor.torch_function import asks, python_function
 
 #: functions whose `out` must have the dtype of the result, as in PyTorch; others convert to one that can hold it
 SAME_DTYPE = frozenset(
@@ -199,9 +200,35 @@ def public_function(name: str) -> Callable[..., Any]:
     if op.kind in ("primitive", "nondifferentiable"):
         return function_with_out(op) if op.name == name or op.name not in REGISTRY else public_function(op.name)
     found = namespace_function(name)
-    if found is not op.function:
-        found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
+    if found is op.function:
+        return besides_the_method(op) if "method" in op.variants[name] else found
+    found.__module__, found.__name__, found.__qualname__ = "undertow", name, name
     return found
+
+
+@functools.cache
+def besides_the_method(op: Op) -> Any:
+    """A function of the package that is a method, too, and does the same: as in PyTorch, handlers of calls compare the
+    two, and hear which of them a program called."""
+    if op.kind == "composite":
+        function: Any = python_function(op.function)
+        if function is op.function:  # without the compiled core a gate is a function, too
+            function = function.__wrapped__
+        public = asks(copy_of(function, op.name))
+        public.op = op
+        return public
+    function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs)))
+    function.op = op
+    return describe(op, function, compile_with_out(op, function), op.signature)
+
+
+def copy_of(function: FunctionType, name: str) -> FunctionType:
+    """The same function, as the package has it."""
+    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    functools.update_wrapper(copy, function)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__module__, copy.__name__, copy.__qualname__ = "undertow", name, name
+    return copy
 
 
 def with_out(function: Callable[..., Any], draws: bool) -> Callable[..., Any]:
