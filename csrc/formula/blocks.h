@@ -58,6 +58,9 @@ int write_target(PyObject *call, PyArrayObject *target);
 
 /* ---- programs.c */
 
+/* Whether there are arrays of different shapes, others than those of no dimensions: ufuncs begin anew with each row. */
+int are_broadcast(PyObject *const *values, int count);
+
 /* The program of a function for these arguments, and its inputs, as a tuple; NULL without an exception: none. */
 PyObject *program_and_inputs(PyObject *programs, PyObject *const *arguments, Py_ssize_t count);
 

@@ -24,7 +24,8 @@ static int small = 1;          /* whether one may be that has fewer */
 struct Expression {
     enum kind kind;
     int symbol;         /* of BINARY, UNARY and COMPARE, of a CALL that is + - * / (else -1); the number of an ARGUMENT;
-                           from how many elements on BLOCKS, that are not large, may be better than what they stand for */
+                           from how many elements on BLOCKS, that are not large, may be better than what they stand for,
+                           unless something is broadcast */
     int count;          /* how many parts */
     PyObject *constant; /* of CONSTANT; the name of an ATTRIBUTE; the names of a CALL's keyword arguments, or NULL; the
                            function of BLOCKS */
@@ -476,7 +477,7 @@ value_in_blocks(const Expression *expression, PyObject *const *arguments)
         }
         Py_DECREF(result);
     }
-    else if (small && is_one_of(values, count, expression->symbol)) {
+    else if (small && (is_one_of(values, count, expression->symbol) || are_broadcast(values, count))) {
         PyObject *result = value_of_small(expression->constant, values, count);
         if (result != NULL || PyErr_Occurred()) {
             return result;

@@ -7,7 +7,6 @@
 #include "quiet.h"
 
 #define MOST_KINDS 64
-#define SHORT_ROW 64 /* elements: shorter ones cost ufuncs more than their elements do, if something is broadcast */
 
 /* A program takes longer to make than a function of few numbers takes to run. So programs for small arrays are made only
  * as long as enough calls find one that is there: of a function whose arguments are of ever new kinds, few. */
@@ -206,28 +205,24 @@ new_kind(Programs *self, PyObject *const *arguments, int count)
 
 /* ---- calling */
 
-/* Whether arrays of fewer elements each than is worth it are broadcast to more, or to many short rows. */
-static int
-are_broadcast(PyObject *const *inputs, int count, npy_intp least)
+int
+are_broadcast(PyObject *const *values, int count)
 {
-    PyArrayObject *first = (PyArrayObject *)inputs[0];
-    int are_alike = 1;
-    for (int k = 1; k < count; k++) {
-        PyArrayObject *array = (PyArrayObject *)inputs[k];
-        are_alike &= PyArray_NDIM(array) == PyArray_NDIM(first) &&
-                     PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(first), PyArray_NDIM(first));
+    PyArrayObject *first = NULL;
+    for (int k = 0; k < count; k++) {
+        PyArrayObject *array = (PyArrayObject *)values[k];
+        if (!PyArray_CheckExact(values[k]) || PyArray_NDIM(array) == 0) {
+            continue;
+        }
+        if (first == NULL) {
+            first = array;
+        }
+        else if (PyArray_NDIM(array) != PyArray_NDIM(first) ||
+                 !PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(first), PyArray_NDIM(first))) {
+            return 1;
+        }
     }
-    if (are_alike) {
-        return 0;
-    }
-    PyArrayMultiIterObject *together = (PyArrayMultiIterObject *)PyArray_MultiIterFromObjects((PyObject **)inputs, count, 0);
-    if (together == NULL) {
-        PyErr_Clear(); /* the function itself says what is wrong */
-        return 0;
-    }
-    npy_intp row = together->dimensions[together->nd - 1], size = together->size;
-    Py_DECREF(together);
-    return size >= least || (row > 0 && row < SHORT_ROW);
+    return 0;
 }
 
 /* Whether a kind that is new, or not, may be asked for with small arrays. */
@@ -271,7 +266,7 @@ find_program(Programs *self, PyObject *const *arguments, Py_ssize_t count, int a
         largest = size > largest ? size : largest;
     }
     *number = kind->inputs;
-    int pays = largest >= kind->least || (kind->least > 0 && are_broadcast(inputs, *number, kind->least));
+    int pays = largest >= kind->least || are_broadcast(inputs, *number);
     return pays ? Py_NewRef(kind->program) : NULL; /* of its own: other kinds may come while the program runs */
 }
 

@@ -407,10 +407,11 @@ def test_what_counts_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(blocks.Trace, "program", program)
     ones, number = (1,) * 7, np.dtype("f").num  # no other test multiplies arrays of nine dimensions
-    ut.ones(*ones, 128, 100) * ut.ones(*ones, 1, 100)
+    ut.ones(*ones, 128, 100) * ut.ones(*ones, 128, 100)
     ut.ones(*ones, 18, 10) * ut.ones(*ones, 18, 10)
     ut.ones(*ones, 180, 180) * 2.123
     assert not made
+    assert (ut.ones(*ones, 10, 1) * ut.ones(*ones, 1, 10)).shape == (*ones, 10, 10)  # broadcast, of whatever size
     assert (ut.ones(*ones, 1000, 1) * ut.ones(*ones, 1, 1000)).shape == (*ones, 1000, 1000)
     assert made == [(number, number)]
     ut.ones(*ones, 40, 1000) * 2.123
