@@ -84,7 +84,7 @@ class Engine(DeviceThreads):
         else:
             copy_context().run(_run_to_the_end, runner, task, root)
         if away:
-            send_to_devices()
+            send_to_devices(behind_pass=True)
         return task.captured_vars
 
     def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:

@@ -396,9 +396,12 @@ def namespaces_in_use() -> list[int]:
     return sorted(_namespaces)
 
 
-def flush() -> None:
-    """Send what was asked of all devices."""
-    device.extension().flush()
+def flush(behind_pass: bool) -> None:
+    """Send what was asked of all devices; see send_to_devices."""
+    if behind_pass:
+        device.extension().flush_pass()
+    else:
+        device.extension().flush()
 
 
 #: launch mode -> how many launches are sent together, and whether each is waited for
