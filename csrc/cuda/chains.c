@@ -141,6 +141,12 @@ forget_chained(Block *block)
     block->is_chained = 0;
 }
 
+int
+has_open_chain(const Lane *lane)
+{
+    return lane->chain != NULL && lane->chain->count > 0;
+}
+
 /* ---- closing */
 
 static size_t

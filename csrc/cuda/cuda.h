@@ -338,6 +338,7 @@ int issue(const Entry *entry);
 void forget_graphs(void);
 
 PyObject *module_flush(PyObject *module, PyObject *nothing);
+PyObject *module_flush_pass(PyObject *module, PyObject *nothing);
 PyObject *module_set_launch_mode(PyObject *module, PyObject *args);
 PyObject *module_launch_stats(PyObject *module, PyObject *nothing);
 PyObject *module_forget_graphs(PyObject *module, PyObject *nothing);
@@ -355,6 +356,7 @@ Function kernel_function(PyObject *kernel);
 
 /* Let no more launches be joined to the last of a queue; whether they keep the device busy, and want to be sent. */
 int close_chain(Lane *lane);
+int has_open_chain(const Lane *lane);
 /* Nobody has what a block holds any more, so it need not be written. */
 void forget_chained(Block *block);
 /* A kernel that reads an array, each of its elements once; what else it reads and writes; NULLs are left out. Text that

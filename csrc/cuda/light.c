@@ -18,7 +18,7 @@ static struct {
     int (*set_description)(void *, int, const void *, size_t);
     int (*lay_out)(void **, int, uint64_t, uint64_t, int64_t);
     int (*set_layout)(void *, int, const void *, size_t);
-    int (*prefer)(void **);
+    int (*drop_description)(void *), (*drop_layout)(void *), (*prefer)(void **);
     int (*set_preference)(void *, int, const void *, size_t);
     int (*advise)(Handle, void *, void *, void *, void *, void *, void *, int, void *, int *);
     int (*multiply)(Handle, void *, const void *, const void *, void *, const void *, void *, const void *, const void *,
@@ -34,6 +34,8 @@ static const struct {
     {"cublasLtMatmulDescSetAttribute", &light.set_description},
     {"cublasLtMatrixLayoutCreate", &light.lay_out},
     {"cublasLtMatrixLayoutSetAttribute", &light.set_layout},
+    {"cublasLtMatmulDescDestroy", &light.drop_description},
+    {"cublasLtMatrixLayoutDestroy", &light.drop_layout},
     {"cublasLtMatmulPreferenceCreate", &light.prefer},
     {"cublasLtMatmulPreferenceSetAttribute", &light.set_preference},
     {"cublasLtMatmulAlgoGetHeuristic", &light.advise},
@@ -127,10 +129,10 @@ layout(int type, int rows, int columns, int step, int batch, long long stack)
 static int
 ask(Plan *plan)
 {
-    void *preference;
+    static void *preference; /* one for all: it is set anew for each */
     uint64_t most = WORKSPACE_BYTES;
     Advice advice;
-    int found = 0, status = light.prefer(&preference);
+    int found = 0, status = preference == NULL ? light.prefer(&preference) : 0;
     memset(&advice, 0, sizeof(advice));
     status = status ? status : light.set_preference(preference, MOST_WORKSPACE, &most, sizeof(most));
     for (int k = 0; k < 4 && status == 0; k++) {
@@ -166,6 +168,23 @@ make_plan(Plan *plan)
     return ask(plan);
 }
 
+static void
+drop_plan(Plan *plan)
+{
+    if (plan != NULL) {
+        void *layouts[] = {plan->a, plan->b, plan->c};
+        for (int k = 0; k < 3; k++) {
+            if (layouts[k] != NULL) {
+                light.drop_layout(layouts[k]);
+            }
+        }
+        if (plan->description != NULL) {
+            light.drop_description(plan->description);
+        }
+        free(plan);
+    }
+}
+
 static Plan *
 find_plan(const Light *call)
 {
@@ -179,7 +198,7 @@ find_plan(const Light *call)
     if (*place != NULL && memcmp(&(*place)->key, &key, sizeof(key)) == 0) {
         return *place;
     }
-    Plan *made = calloc(1, sizeof(Plan)); /* one that is in its place is lost: graphs may still use its descriptors */
+    Plan *made = calloc(1, sizeof(Plan));
     if (made == NULL) {
         PyErr_NoMemory();
         return NULL;
@@ -187,11 +206,12 @@ find_plan(const Light *call)
     made->key = key;
     int status = make_plan(made);
     if (status) {
-        free(made);
+        drop_plan(made);
         PyErr_Format(PyExc_RuntimeError, "cuBLASLt has no algorithm for a product of matrices (%d x %d x %d), status %d",
                      key.product.m, key.product.k, key.product.n, status);
         return NULL;
     }
+    drop_plan(*place); /* what was sent holds nothing of it, nor do graphs */
     return *place = made;
 }
 

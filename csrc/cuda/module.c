@@ -65,6 +65,7 @@ static PyMethodDef functions[] = {
     {"leave_out_flush", module_leave_out_flush, METH_O},
     {"set_watch", module_set_watch, METH_O},
     {"flush", module_flush, METH_NOARGS},
+    {"flush_pass", module_flush_pass, METH_NOARGS},
     {"set_launch_mode", module_set_launch_mode, METH_VARARGS},
     {"set_chain_maker", module_set_chain_maker, METH_O},
     {"set_joining", module_set_joining, METH_VARARGS},

@@ -31,6 +31,7 @@ static size_t remembered_bytes;
 static int remembered;
 static int limit = 32; /* entries that are sent together; 0: each at once */
 static const int first = 8; /* the same, to a device that has nothing to do */
+static const int few = 16;  /* fewer may wait for a step behind a pass */
 static int is_blocking; /* whether each is waited for, too */
 static int together = 5; /* long ones that are sent together to a device that has something to do */
 static Sequence *table[BUCKETS];
@@ -330,6 +331,21 @@ PyObject *
 module_flush(PyObject *module, PyObject *nothing)
 {
     return flush_all_at(AT_END) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* flush_pass(): the same at the end of a pass, but for a few short launches behind others: those of an optimizer's step
+ * follow them, or the watcher sends them */
+PyObject *
+module_flush_pass(PyObject *module, PyObject *nothing)
+{
+    for (int k = 0; k < lane_count; k++) {
+        Lane *lane = lanes[k];
+        int can_wait = lane->is_fed && lane->waiting < few && lane->long_waiting == 0 && !has_open_chain(lane);
+        if (!can_wait && flush_at(AT_END, lane) < 0) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
 }
 
 /* leave_out_flush(occasion): do not send queues there, for tests; 0: everywhere. How many occasions there are */

@@ -70,7 +70,7 @@ def test_steps_that_repeat_themselves_become_graphs() -> None:
         ut.cuda.synchronize()
     after = ut.cuda.launch_stats()
     assert after["graphs"] - before["graphs"] >= 4 and after["captures"] - before["captures"] == 1
-    assert last["flushes"] == 2  # at the end of the pass, and of the step: nothing looks at values
+    assert last["flushes"] == 1  # at the end of the step: nothing looks at values
 
 
 def test_a_step_asks_for_the_same_addresses_again() -> None:
@@ -199,6 +199,33 @@ def test_a_device_with_nothing_to_do_is_not_kept_waiting_for_a_full_queue() -> N
     assert x.sum().item() == 8  # which waits
     for _ in range(8):
         x + x
+    assert ut.cuda.launch_stats()["waiting"] == 0
+
+
+def test_a_few_launches_at_the_end_of_a_pass_wait_for_a_step() -> None:
+    x = ut.ones(8, device="cuda", requires_grad=True)
+
+    def waiting_behind(nodes: int) -> int:
+        y = x
+        for _ in range(nodes):
+            y = y * 2
+        y.sum().backward()
+        x.grad = None
+        return int(ut.cuda.launch_stats()["waiting"])
+
+    ut.cuda.synchronize()
+    assert waiting_behind(1) == 0  # the device has nothing to do
+    assert 0 < waiting_behind(1) < 16
+    ut.cuda.synchronize()
+    waiting_behind(1)
+    assert waiting_behind(9) == 0
+    steps = ut.optim.SGD([x], lr=0.1)
+    (x * 2).sum().backward()
+    steps.step()
+    assert ut.cuda.launch_stats()["waiting"] == 0
+    big = ut.ones(300_000, device="cuda", requires_grad=True)
+    (big * 2).sum().backward()
+    (big * 2).sum().backward()
     assert ut.cuda.launch_stats()["waiting"] == 0
 
 

@@ -221,3 +221,49 @@ def test_autocast_computes_the_products_of_an_lstm_in_half_precision() -> None:
         half, _ = layer(x)
     difference = (half - layer(x)[0]).abs().max().item()
     assert 1e-5 < difference < 0.05
+
+
+def test_ones_that_a_pass_begins_with_are_shared_and_nobody_else_has_them() -> None:
+    x = ut.full((1,), 3.0, device="cuda", requires_grad=True)
+    held = []
+
+    def passes() -> list[Any]:
+        found = []
+        for loss in ((x * 2).sum(), x.sum(), x.reshape(()), x.view(1), x + 0, x):
+            x.grad = None
+            loss.backward()
+            x.grad.mul_(5)
+            found.append(x.grad.item())
+        y = x.reshape(())
+        y.retain_grad()
+        y.backward()
+        y.grad.mul_(7)
+        z = x.reshape(())
+        z.register_hook(lambda g: g.mul_(3))
+        z.backward()
+        held.append(ut.autograd.grad(x.reshape(()), x)[0].mul_(9))
+        w = ut.ones(2, device="cuda", requires_grad=True)
+        total = (w * 2).sum()
+        total.backward()
+        return [*found, *w.grad.tolist(), held[-1].item()]
+
+    wanted = [10.0, 5.0, 5.0, 5.0, 5.0, 5.0, 2.0, 2.0, 9.0]
+    assert passes() == wanted and passes() == wanted
+    side = ut.cuda.Stream()
+    side.wait_stream(ut.cuda.current_stream())
+    with ut.cuda.stream(side):
+        assert passes() == wanted
+
+
+def test_a_pass_asks_for_no_ones_again() -> None:
+    x = ut.ones(4, device="cuda", requires_grad=True)
+
+    def launches() -> int:
+        loss = x.sum()
+        before = ut.cuda.launch_stats()["launches"]
+        loss.backward()
+        return int(ut.cuda.launch_stats()["launches"] - before)
+
+    launches()
+    x.grad = None
+    assert launches() == 1  # its gradient, as an array of its own

@@ -77,7 +77,9 @@ def backward(
             "example. Please use undertow.func.grad, or undertow.autograd.grad, instead."
         )
     targets = None if inputs is None else _sequence(inputs, "inputs")
-    grads = _seeds(roots, _optional_sequence(grad_tensors, len(roots)))
+    given = _optional_sequence(grad_tensors, len(roots))
+    on_arrays = not create_graph and not current().transforms
+    grads = _seeds(roots, given, may_share=on_arrays and targets is None and len(roots) == 1)
     if create_graph:
         _warn_create_graph()
     keep = create_graph if retain_graph is None else retain_graph
@@ -245,13 +247,13 @@ def _metadata(root: Tensor) -> tuple[Any, Any]:
     return tuple(facts.shape), facts.dtype
 
 
-def _seeds(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """The gradient for each root: the given one, checked, or ones."""
+def _seeds(roots: Sequence[Any], given: Sequence[Any], may_share: bool = False) -> list[Any]:
+    """The gradient for each root: the given one, checked, or ones; shared ones are the same for all passes."""
     seeds = []
     for index, (root, seed) in enumerate(zip(roots, given, strict=True)):
         shape, dtype = _metadata(root)
         if seed is None:
-            seeds.append(_implicit_seed(root, shape, dtype))
+            seeds.append(_implicit_seed(root, shape, dtype, may_share))
             continue
         if not isinstance(seed, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(seed).__name__}")
@@ -261,7 +263,7 @@ def _seeds(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     return seeds
 
 
-def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: DType) -> Tensor | None:
+def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: DType, may_share: bool) -> Tensor | None:
     if isinstance(root, Tensor) and root._edge is None:
         return None  # reported with the other roots, by index
     if math.prod(shape) != 1:
@@ -272,7 +274,8 @@ def _implicit_seed(root: Any, shape: tuple[int, ...], dtype: DType) -> Tensor | 
     if not dtypes.is_floating(dtype):
         raise AutogradError(f"grad can be implicitly created only for real scalar outputs but got {dtype}")
     xp = root._xp if isinstance(root, Tensor) else space_of(root.node, root.output_nr)
-    return Tensor(xp.ones(shape, dtype), xp)
+    ones = xp.shared_ones if may_share and xp.shared_ones is not None else xp.ones
+    return Tensor(ones(shape, dtype), xp)
 
 
 def _check_seed(index: int, seed: Tensor, shape: tuple[int, ...], dtype: DType) -> None:

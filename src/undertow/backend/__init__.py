@@ -53,11 +53,14 @@ def meta_namespace() -> ArrayNamespace:
 _meta: ArrayNamespace | None = None
 
 
-def send_to_devices() -> None:
-    """Send what devices were asked for, where it is written down first: at the end of a pass, and of a step."""
+def send_to_devices(behind_pass: bool = False) -> None:
+    """Send what devices were asked for, where it is written down first: at the end of a pass, and of a step.
+
+    behind_pass  a few launches may wait for those of a step, if the device has something to do
+    """
     cuda = sys.modules.get("undertow.backend.cuda")
     if cuda is not None and cuda._namespaces:
-        cuda.flush()
+        cuda.flush(behind_pass)
 
 
 def devices_in_use() -> bool:

@@ -165,6 +165,8 @@ class ArrayNamespace:
     device: Device
     #: whether an index that is out of range is found by the kernel that uses it, so that nobody need look at it before
     checks_indices = False
+    #: (shape, dtype) -> ones that nobody may write to, the same for all calls; None where new ones cost little
+    shared_ones: Callable[..., Any] | None = None
     #: whether its functions of matrices serve all sizes, so that there are none for small ones beside them
     takes_any_matrix = False
     #: operations whose forwards, and whose rules, compute half precision themselves; others get it in float32

@@ -40,6 +40,11 @@ from undertow.modes import current, set_state
 from undertow.scopes import call_with, calls_left
 
 
+def own(seed: Any) -> Any:
+    """A copy of a seed that all passes share, for one in which somebody might write to it, or keep it."""
+    return seed if getattr(seed, "is_writeable", True) else seed.copy("C")
+
+
 class Engine(DeviceThreads):
     """Runs backward passes: on the calling thread and, where a graph touches other devices, on theirs."""
 
@@ -77,7 +82,9 @@ class Engine(DeviceThreads):
         space = only_space(task, grads) if away and not parallel else None
         if space is not None:
             task.xp = space
-        elif parallel or (away and touches_devices(task, grads)):
+        elif away and task.seed is not None:
+            task.seed = task.seed[0], own(task.seed[1])
+        if space is None and (parallel or (away and touches_devices(task, grads))):
             ordered = are_deterministic_algorithms_enabled()
             task = DeviceGraphTask(task, self._may_use_threads(task), ordered, parallel, exit_on_error)
             runner = self.execute_with_graph_task
@@ -87,7 +94,7 @@ class Engine(DeviceThreads):
         else:
             copy_context().run(_run_to_the_end, runner, task, root)
         if away:
-            send_to_devices()
+            send_to_devices(behind_pass=True)
         return task.captured_vars
 
     def _root(self, task: GraphTask, edges: Sequence[Any], grads: Sequence[Any]) -> Node:

@@ -128,6 +128,7 @@ class CudaNamespace(ArrayNamespace):
         self.ndarray.namespace = self
         self.default_stream = streams.default_stream_of(self)
         self._casts: dict[Any, Any] = {}
+        self._ones: dict[Any, Any] = {}
         self._make_kernels()
         self._replace_functions()
         self._join_rules()
@@ -249,6 +250,15 @@ class CudaNamespace(ArrayNamespace):
 
     def ones_(self, shape: Any, dtype: DType = None, order: str = "C", **options: Any) -> Array:
         return making.filled(self.empty_(shape, float if dtype is None else dtype, order), 1)
+
+    def shared_ones(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Ones that nobody may write to, which each stream has made for itself."""
+        key = self.current_stream().number, shape, dtype
+        found = self._ones.get(key)
+        if found is None:
+            found = self._ones[key] = self.ones_(shape, dtype)
+            found.is_writeable = False
+        return found
 
     def eye_(
         self, N: int, M: int | None = None, k: int = 0, dtype: DType = float, order: str = "C", **options: Any
@@ -396,9 +406,12 @@ def namespaces_in_use() -> list[int]:
     return sorted(_namespaces)
 
 
-def flush() -> None:
-    """Send what was asked of all devices."""
-    device.extension().flush()
+def flush(behind_pass: bool) -> None:
+    """Send what was asked of all devices; see send_to_devices."""
+    if behind_pass:
+        device.extension().flush_pass()
+    else:
+        device.extension().flush()
 
 
 #: launch mode -> how many launches are sent together, and whether each is waited for

@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN: descriptors and algorithms, one set for each problem, kept as long as the process lives.
+"""Convolutions by cuDNN: descriptors and algorithms, one set for each problem, kept until there are very many.
 
 They are functions of cuDNN's older interface, which version 9 has. Where there is no cuDNN, or a problem is none
 for it, convolution.py computes the same by kernels of ours.
@@ -36,12 +36,17 @@ class Performance(ctypes.Structure):
     ]  # fmt: skip
 
 
+#: plans that are kept; a program whose sizes never repeat would otherwise gather them for ever
+MOST_PLANS = 4096
+
+
 class Plan(NamedTuple):
-    """What a call needs: the algorithm, four descriptors, and how many bytes of memory it works with."""
+    """What a call needs: the algorithm, four descriptors of these kinds, and how many bytes of memory it works with."""
 
     algorithm: int
     descriptors: tuple[int, int, int, int]
     workspace: int
+    kinds: tuple[str, ...]
 
 
 @functools.cache
@@ -115,16 +120,31 @@ class Problem(NamedTuple):
     benchmark: bool
 
 
-@functools.cache
+_plans: dict[tuple[Problem, int], Plan | None] = {}
+
+
 def plan(problem: Problem, which: int) -> Plan | None:
     """None: cuDNN cannot do it."""
-    found = library()
+    found, key = library(), (problem, which)
     if found is None:
         return None
-    try:
-        return _planned(found[0], ctypes.c_void_p(found[1]), problem, which)
-    except LookupError:
-        return None
+    if key not in _plans:
+        if len(_plans) >= MOST_PLANS:
+            _forget_plans(found[0])
+        try:
+            _plans[key] = _planned(found[0], ctypes.c_void_p(found[1]), problem, which)
+        except LookupError:
+            _plans[key] = None
+    return _plans[key]
+
+
+def _forget_plans(cudnn: Any) -> None:
+    """Begin anew. What was sent is known by the addresses of descriptors, which others will get: so it goes first."""
+    device.extension().forget_graphs()
+    for made in _plans.values():
+        for kind, descriptor in () if made is None else zip(made.kinds, made.descriptors, strict=True):
+            getattr(cudnn, f"cudnnDestroy{kind}Descriptor")(ctypes.c_void_p(descriptor))
+    _plans.clear()
 
 
 def _planned(cudnn: Any, handle: ctypes.c_void_p, problem: Problem, which: int) -> Plan:
@@ -135,10 +155,10 @@ def _planned(cudnn: Any, handle: ctypes.c_void_p, problem: Problem, which: int) 
     _check(cudnn.cudnnSetConvolutionNdDescriptor(convolution, len(problem.stride), *sizes, CROSS_CORRELATION, computed))
     _check(cudnn.cudnnSetConvolutionGroupCount(convolution, problem.groups))
     _check(cudnn.cudnnSetConvolutionMathType(convolution, problem.math))
-    name, order = {
-        FORWARD: ("Forward", (x, weight, convolution, y)),
-        DATA: ("BackwardData", (weight, y, convolution, x)),
-        FILTER: ("BackwardFilter", (x, y, convolution, weight)),
+    name, order, kinds = {
+        FORWARD: ("Forward", (x, weight, convolution, y), ("Tensor", "Filter", "Convolution", "Tensor")),
+        DATA: ("BackwardData", (weight, y, convolution, x), ("Filter", "Tensor", "Convolution", "Tensor")),
+        FILTER: ("BackwardFilter", (x, y, convolution, weight), ("Tensor", "Tensor", "Convolution", "Filter")),
     }[which]
     count, results = ctypes.c_int(), (Performance * 8)()
     find = f"cudnnFindConvolution{name}Algorithm" if problem.benchmark else f"cudnnGetConvolution{name}Algorithm_v7"
@@ -148,7 +168,7 @@ def _planned(cudnn: Any, handle: ctypes.c_void_p, problem: Problem, which: int) 
             chosen = found.math if problem.math == ANY_MATH else problem.math
             _check(cudnn.cudnnSetConvolutionMathType(convolution, chosen))
             first, second, third, fourth = (int(d.value or 0) for d in order)
-            return Plan(found.algorithm, (first, second, third, fourth), int(found.memory))
+            return Plan(found.algorithm, (first, second, third, fourth), int(found.memory), kinds)
     raise LookupError("no algorithm of cuDNN does it in so much memory")
 
 
@@ -157,7 +177,7 @@ def spread(sizes: Sequence[int], missing: int) -> tuple[int, ...]:
     return tuple([missing] * (2 - len(sizes)) + [int(n) for n in sizes])
 
 
-@functools.cache
+@functools.lru_cache(maxsize=MOST_PLANS)
 def in_space(
     x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...],
     dilation: tuple[int, ...],

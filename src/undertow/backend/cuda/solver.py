@@ -91,7 +91,7 @@ def address(name: str, of_blas: bool) -> int:
     return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
-@functools.cache
+@functools.lru_cache(maxsize=4096)
 def workspace_size(name: str, dtype: np.dtype[Any], *sizes: Any) -> int:
     """How many elements a function works with.
 
@@ -167,7 +167,7 @@ class Batch:
         )  # fmt: skip
 
 
-batch_of_eigenvalues = functools.cache(Batch)
+batch_of_eigenvalues = functools.lru_cache(maxsize=256)(Batch)
 
 
 def knows_batches() -> bool:
