@@ -34,6 +34,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -171,6 +172,72 @@ class Scope(_PythonScope if core is None else core.Scope):  # type: ignore[misc]
         (If somebody calls `__exit__` more often than `__enter__`, both are what it is.)
         """
         return outer
+
+
+class _Whether:
+    """Whether a Switched is on, as a variable."""
+
+    def __init__(self, switched: Switched) -> None:
+        self.switched = weakref.ref(switched)
+
+    def get(self) -> bool:
+        switched = self.switched()
+        return switched is not None and switched.is_on
+
+    def set(self, value: bool) -> None:
+        switched = self.switched()
+        if switched is None:
+            return
+        if value and not switched.is_on:
+            switched.is_on = True
+            switched.begin()
+        elif switched.is_on and not value:
+            switched.cease()
+            switched.is_on = False
+
+
+class Switched(Scope):
+    """A context manager that begins something, and ends it with the block, in several steps.
+
+    An interrupt may come between two of them: `cease` ends whatever of it has begun, and is called again if it was
+    interrupted itself.
+    """
+
+    is_on = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        switched = super().__new__(cls, *args, **kwargs)
+        switched.variable = _Whether(switched)  # looked up at the end of a block, where a property could be interrupted
+        return switched
+
+    @property
+    def given(self) -> Any:
+        return self
+
+    def inside(self, outer: bool) -> bool:
+        if outer:
+            raise RuntimeError(f"{type(self).__name__} context manager is not reentrant: make another for each block")
+        self.check()
+        return True
+
+    def check(self) -> None:
+        """Raise if it must not begin."""
+
+    def begin(self) -> None:
+        raise NotImplementedError("a Switched says what it begins")
+
+    def cease(self) -> None:
+        raise NotImplementedError("a Switched says how that ends")
+
+
+def put_back(variable: ContextVar[Any], mine: Any, token: Any, former: Any) -> None:
+    """End that a variable is `mine`, if it is: as it was when it gave the token or, without one, `former`."""
+    if variable.get(None) != mine:
+        return
+    if token is None:
+        set_value(variable, former)
+    else:
+        reset_variable(variable, token)
 
 
 def _call_with(variable: Any, value: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
