@@ -7,6 +7,7 @@ changes what outlives a call but by one of these, which are C (csrc/scopes.c), w
 
     with held(lock): ...                      a lock
     class mode(Scope): ...; with mode(): ...  a mode, or whatever else is a value that is put back at the end of a block
+    class block(Switched); with block(): ...  the same of what begins and ends in several steps
     call_with(variable, value, function)      the same for the time of a call
 
 Without the compiled core they are the Python below: the same as far as it goes. Its `__exit__` is one of Python's own,
