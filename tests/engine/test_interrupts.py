@@ -300,23 +300,27 @@ def interrupt_every_mode() -> None:
 
 
 def test_an_interrupt_in_a_mode_without_the_core() -> None:
-    in_a_process_of_its_own("interrupt_modes_that_are_context_variables()", UNDERTOW_PURE="1")
+    in_a_process_of_its_own("interrupt_modes_that_are_blocks()", UNDERTOW_PURE="1")
 
 
-def interrupt_modes_that_are_context_variables() -> None:
-    """But for those that a call alone switches, which may be interrupted between the call and the block."""
+def interrupt_modes_that_are_blocks() -> None:
+    """But for those that a call alone switches, which may be interrupted between the call and the block.
+
+    What else is no ContextVar may hold locks, which are Python's own: at their lines only a tracer raises, no signal.
+    """
     tried = 0
     for name, mode in MODES.items():
         made = mode()
         if getattr(made, "at_once", False):
             made.__exit__(None, None, None)
-        elif isinstance(getattr(made, "variable", None), ContextVar):
+        else:
+            is_simple = isinstance(getattr(made, "variable", None), ContextVar)
             try:
-                interrupt_mode(mode, ("line", "call"))
+                interrupt_mode(mode, ("line", "call") if is_simple else ("call",))
             except BaseException as error:
                 raise AssertionError(f"the mode is {name}") from error
             tried += 1
-    assert tried > 12
+    assert tried > 20
 
 
 def interrupt_mode(mode: Callable[[], Any], events: tuple[str, ...] = EVENTS) -> None:
