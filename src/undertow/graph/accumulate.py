@@ -202,6 +202,11 @@ def keep_former(leaf: Tensor, change: str | None) -> None:
         Former(leaf, change)
 
 
+def formers_of(leaf: Tensor) -> tuple[Former, ...]:
+    rare = None if leaf._extra is None else leaf._extra.rare
+    return () if rare is None else rare.former
+
+
 def refuse_former(node: AccumulateGrad, formers: tuple[Former, ...]) -> None:
     """Raise if the gradient at this node is for elements that the leaf does not have (in this order) any more."""
     for former in formers:
