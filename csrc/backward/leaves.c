@@ -73,7 +73,7 @@ static int
 give_first(PyObject *variable, PyObject *grad)
 {
     PyObject *extra = SLOT(variable, core.t_extra), *array = SLOT(variable, core.t_array);
-    if (extra == Py_None || SLOT(extra, core.e_grad) != Py_None || SLOT(variable, core.t_edge) == Py_None ||
+    if (extra == Py_None || SLOT(extra, core.e_grad) != Py_None || SLOT(variable, core.t_edge) != core.LEAF ||
         SLOT(variable, core.t_xp) != (is_device_array(grad) ? core.device_xp : core.cpu)) {
         return 0;
     }

@@ -7,11 +7,11 @@ changes what outlives a call but by one of these, which are C (csrc/scopes.c), w
 
     with held(lock): ...                      a lock
     class mode(Scope): ...; with mode(): ...  a mode, or whatever else is a value that is put back at the end of a block
+    class block(Switched); with block(): ...  the same of what begins and ends in several steps
     call_with(variable, value, function)      the same for the time of a call
 
 Without the compiled core they are the Python below: the same as far as it goes. Its `__exit__` is one of Python's own,
-in C: an interrupt cannot come between the end of a block and the `set` of a ContextVar (but that of other variables,
-which is Python, may be kept from beginning).
+in C, and what it calls is thrown away, with a _Repair in it, if an interrupt keeps it from beginning.
 
 Note [One lock]: a signal handler or a destructor runs wherever Python happens to be, and may use all that undertow has:
 also while its thread holds a lock that another thread waits for while it holds a second one, which the handler needs.
@@ -30,10 +30,13 @@ from __future__ import annotations
 
 import _io
 import inspect
+import operator
 import os
 import sys
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -101,31 +104,28 @@ class _PythonScope(_io._IOBase):
                 entered[-1] = entered[-1][0], inner
             else:
                 entered.append((outer, inner))
-            if isinstance(variable, ContextVar):  # C until the variable is what it was, and then `_leave`
-                put_back = map(variable.set, (entered[-1][0],))
-                self.close = partial(next, map(self._leave, put_back, map(partial(setattr, self, "close"), (former,))))
+            self.__dict__["close"] = self._steps_of_end(entered[-1][0], former)
             variable.set(inner)
             return given
         except BaseException:
             variable.set(outer)
-            self.close = former
+            self.__dict__["close"] = former
             del entered[depth:]
             raise
 
-    def _leave_in_python(self) -> None:
-        outer = self._entered[-1][0] if self._entered else self.variable.get()
-        self._end(self.variable.get(), outer)
+    def _steps_of_end(self, outer: Any, former: Any) -> Any:
+        """What ends a block, in steps that C calls: if one is interrupted they are thrown away, with the _Repair."""
+        repair, restore = _Repair(self.variable, outer), partial(self.__dict__.__setitem__, "close", former)
+        arm, disarm = (partial(setattr, repair, "armed", armed) for armed in (True, False))
+        return partial(deque, map(operator.call, [arm, restore, partial(self._end, outer), disarm]), 0)
 
-    close: Any = _leave_in_python
+    def close(self) -> None:
+        self._end(self._entered[-1][0] if self._entered else self.variable.get())
 
-    def _leave(self, token: Any, _: None) -> None:
-        """What is left to do at the end of a block when the variable has its former value."""
-        self._end(token.old_value, self.variable.get())
-
-    def _end(self, inner: Any, outer: Any) -> None:
+    def _end(self, outer: Any) -> None:
         value = outer
         try:
-            value = self.after(inner, outer)
+            value = self.after(self.variable.get(), outer)
         finally:
             self.variable.set(value)
             if self._entered and self.at_once:
@@ -134,6 +134,19 @@ class _PythonScope(_io._IOBase):
                 self._entered.pop()
         if self.ended is not None:
             self.ended()
+
+
+class _Repair:
+    """Sets a variable when it is thrown away, if it is armed: an interrupt has kept the end of a block from that."""
+
+    __slots__ = ("armed", "outer", "variable")
+
+    def __init__(self, variable: Any, outer: Any) -> None:
+        self.variable, self.outer, self.armed = variable, outer, False
+
+    def __del__(self) -> None:
+        if self.armed:
+            self.variable.set(self.outer)
 
 
 class Scope(_PythonScope if core is None else core.Scope):  # type: ignore[misc]
@@ -171,6 +184,72 @@ class Scope(_PythonScope if core is None else core.Scope):  # type: ignore[misc]
         (If somebody calls `__exit__` more often than `__enter__`, both are what it is.)
         """
         return outer
+
+
+class _Whether:
+    """Whether a Switched is on, as a variable."""
+
+    def __init__(self, switched: Switched) -> None:
+        self.switched = weakref.ref(switched)
+
+    def get(self) -> bool:
+        switched = self.switched()
+        return switched is not None and switched.is_on
+
+    def set(self, value: bool) -> None:
+        switched = self.switched()
+        if switched is None:
+            return
+        if value and not switched.is_on:
+            switched.is_on = True
+            switched.begin()
+        elif switched.is_on and not value:
+            switched.cease()
+            switched.is_on = False
+
+
+class Switched(Scope):
+    """A context manager that begins something, and ends it with the block, in several steps.
+
+    An interrupt may come between two of them: `cease` ends whatever of it has begun, and is called again if it was
+    interrupted itself.
+    """
+
+    is_on = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        switched = super().__new__(cls, *args, **kwargs)
+        switched.variable = _Whether(switched)  # looked up at the end of a block, where a property could be interrupted
+        return switched
+
+    @property
+    def given(self) -> Any:
+        return self
+
+    def inside(self, outer: bool) -> bool:
+        if outer:
+            raise RuntimeError(f"{type(self).__name__} context manager is not reentrant: make another for each block")
+        self.check()
+        return True
+
+    def check(self) -> None:
+        """Raise if it must not begin."""
+
+    def begin(self) -> None:
+        raise NotImplementedError("a Switched says what it begins")
+
+    def cease(self) -> None:
+        raise NotImplementedError("a Switched says how that ends")
+
+
+def put_back(variable: ContextVar[Any], mine: Any, token: Any, former: Any) -> None:
+    """End that a variable is `mine`, if it is: as it was when it gave the token or, without one, `former`."""
+    if variable.get(None) != mine:
+        return
+    if token is None:
+        set_value(variable, former)
+    else:
+        reset_variable(variable, token)
 
 
 def _call_with(variable: Any, value: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -143,3 +143,12 @@ def test_an_interrupt_leaves_nothing_behind(run: Run, tmp_path) -> None:
         while os.path.isdir(f"/proc/{note.read_text()}") and time.monotonic() < until:
             time.sleep(0.05)
         assert not os.path.isdir(f"/proc/{note.read_text()}")
+
+
+def test_the_end_of_processes_with_an_exchange_that_is_never_finished(run: Run) -> None:
+    """It is on a thread, inside MPI, which would end under it."""
+    for _ in range(3):
+        done = run("unfinished.py", "2", ranks=3)
+        assert "ends before an exchange that it takes part in" in done.stderr
+        assert done.stdout.count("DistTimeoutError") == 2 and done.stdout.count("ended") == 3, done.stderr
+        assert not re.search("SIGSEGV|SIGABRT|corrupted|Segmentation|Aborted", done.stderr), done.stderr

@@ -342,6 +342,20 @@ def test_a_leaf_over_numpys_memory(L: ModuleType) -> None:
     assert array.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("stop", [lambda x: x.requires_grad_(False), lambda x: x.detach_()])
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_leaf_that_was_moved_into_the_graph_gets_no_gradient(L: Any, stop: Any, has_gradient: bool) -> None:
+    x = L.ones((), requires_grad=True)
+    y = x * 2
+    if has_gradient:
+        (x * 3).backward()
+    stop(x)
+    x.add_(y)
+    with pytest.raises(RuntimeError, match="leaf variable has been moved into the graph interior"):
+        y.backward(retain_graph=True)
+    assert L.autograd.grad(y, x, allow_unused=True) == (None,)
+
+
 # ---- whose it is
 
 

@@ -236,3 +236,23 @@ def test_a_gradient_is_not_added_to_one_of_another_shape() -> None:
     x.grad = None
     (x * 2).sum().backward()
     assert x.grad.tolist() == [2] * 3
+
+
+@pytest.mark.parametrize("change", [lambda x: x.t_(), lambda x: setattr(x, "data", ut.ones(3, 2))])
+@pytest.mark.parametrize("used_again", [False, True])
+def test_no_gradient_of_a_former_shape_is_left_out(change: Any, used_again: bool) -> None:
+    x = ut.ones(2, 3, requires_grad=True)
+    y = (x + 1).sum()
+    with ut.no_grad():
+        change(x)
+    if used_again:
+        y = y + (x * 3).sum()
+    for ask in (
+        lambda: ut.autograd.grad(y, x, retain_graph=True, allow_unused=True),
+        lambda: y.backward(inputs=[x], retain_graph=True),
+        lambda: y.backward(retain_graph=True),
+    ):
+        with pytest.raises(RuntimeError, match="The shape of a leaf must match"):
+            ask()
+    (g,) = ut.autograd.grad((x * 3).sum(), x)
+    assert g.tolist() == [[3, 3]] * 3

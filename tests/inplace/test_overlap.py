@@ -197,3 +197,8 @@ def check_gaps(to: slice, of: slice) -> None:
             assert to.step == of.step == 1 and to != of
         else:
             assert x.tolist() == expected.tolist(), (to, of)
+
+
+def test_tensors_without_elements_do_not_overlap(L: Any) -> None:
+    x = L.ones(2, 0)
+    assert L.stack([x, x], out=x).shape == (2, 2, 0)

@@ -17,7 +17,7 @@ from undertow.backend import dtypes
 from undertow.backend.interface import DType
 from undertow.engine.engine import engine
 from undertow.errors import AutogradError, EmptyInputsError, warn_once
-from undertow.graph.accumulate import AccumulateGrad, gradient_edge, try_get_grad_accumulator
+from undertow.graph.accumulate import AccumulateGrad, formers_of, gradient_edge, refuse_former, try_get_grad_accumulator
 from undertow.graph.end_nodes import Identity
 from undertow.graph.history import recorded_edge
 from undertow.graph.hooks import retain_at
@@ -339,7 +339,24 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
         nodes.append(edge[0])
         if isinstance(target, Tensor) and type(edge[0]) not in (AccumulateGrad, Identity):
             retain_at(edge, target)
+    _refuse_changed(targets, edges)
     _execute(edges, grads, keep, create_graph, targets=nodes)
+
+
+def _refuse_changed(targets: Sequence[Any], edges: list[Any]) -> None:
+    """Raise if part of a leaf's gradient is for what it was before its shape was changed."""
+    changed = [t for t in targets if isinstance(t, Tensor) and t._edge is LEAF and formers_of(t)]
+    if not changed:
+        return
+    stack = [edge[0] for edge in edges]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if type(node) is AccumulateGrad and any([node.variable is t for t in changed]):
+            refuse_former(node, formers_of(node.variable))
+        below = {edge[0] for edge in node.next_edges if edge is not None} - seen
+        seen |= below
+        stack += below
 
 
 def _target_edge(target: Tensor, index: int) -> Any:
@@ -366,6 +383,7 @@ def _grad_once(
 ) -> tuple[Any, ...]:
     edges = _root_edges(roots)  # before the targets': a root may be the only use of a leaf
     captures = [_target_edge(t, index) for index, t in enumerate(targets)]
+    _refuse_changed(targets, edges)
     found = as_tensors(_execute(edges, grads, keep, create_graph, captures=captures), grads)
     results: list[Tensor | None] = []
     for index, (target, value) in enumerate(zip(targets, found, strict=True)):

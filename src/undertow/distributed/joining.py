@@ -16,11 +16,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from undertow.backend import cpu
 from undertow.backend.threads import get_num_threads, set_num_threads
 from undertow.distributed import last_words
 from undertow.distributed.launched import THREADS
 from undertow.distributed.meeting import Meeting, leave, met
 from undertow.distributed.status_board import LINE, Board, keep_line_current
+from undertow.distributed.work import is_driving
 
 #: how long a process that ends waits for the others to end, at most
 ENDING = 30.0
@@ -99,7 +101,11 @@ def share_cores(processes: int) -> None:
 
 
 def end(board: Board, ended: threading.Event) -> None:
-    """Wait until all processes end, and end MPI; stop all if some do not."""
+    """Wait until all processes end, and end MPI; stop all if some do not.
+
+    MPI is left as it is if one of them has an exchange on a thread that will never be finished: MPI would take away the
+    memory under that thread.
+    """
     mpi = sys.modules["mpi4py.MPI"]
     if mpi.Is_finalized() or ended.is_set():
         return
@@ -107,7 +113,8 @@ def end(board: Board, ended: threading.Event) -> None:
     if sys.exc_info()[0] is not None:
         return  # multiprocessing ends a process that has raised: the others end when they see that
     board.write(LINE, "its end")
-    barrier, until = mpi.COMM_WORLD.Ibarrier(), time.monotonic() + ENDING
+    busy, until = cpu.array([is_driving()], dtype="int32"), time.monotonic() + ENDING
+    barrier = mpi.COMM_WORLD.Iallreduce(mpi.IN_PLACE, busy, mpi.MAX)
     while not barrier.Test():
         time.sleep(1e-3)
         if time.monotonic() > until:
@@ -118,8 +125,19 @@ def end(board: Board, ended: threading.Event) -> None:
                 flush=True,
             )
             mpi.COMM_WORLD.Abort(1)
-    mpi.Finalize()
+    leave_mpi(mpi, is_left=bool(busy[0]))
     leave()
+
+
+def leave_mpi(mpi: Any, is_left: bool) -> None:
+    """End MPI, or leave it as it is. A launcher may then stop those that are later, so what they wrote is shown now."""
+    if not is_left:
+        mpi.Finalize()
+        return
+    if is_driving():
+        print(f"rank {mpi.COMM_WORLD.rank} ends before an exchange that it takes part in", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 # ---- errors

@@ -229,6 +229,7 @@ class Future:
 # ---- the thread
 
 _waiting: queue.SimpleQueue[Work] | None = None
+_driven: list[Work] = []
 _lock = threading.Lock()
 
 
@@ -240,9 +241,16 @@ def finish_in_background(work: Work) -> None:
             _waiting = queue.SimpleQueue()
             threading.Thread(target=_drive_all, args=(_waiting,), name="exchanges", daemon=True).start()
     work.driven = threading.Event()
+    _driven.append(work)
     _waiting.put(work)
 
 
 def _drive_all(waiting: queue.SimpleQueue[Work]) -> None:
     while True:
         waiting.get().drive()
+        del _driven[0]
+
+
+def is_driving() -> bool:
+    """Whether the thread has an exchange to finish: it is inside MPI, which must not end then."""
+    return bool(_driven)

@@ -74,11 +74,12 @@ def install_watcher(watcher: Watcher) -> None:
 
 
 def remove_watcher(watcher: Watcher) -> None:
-    """Ask it no more; one that was installed several times is still asked by the others."""
+    """Ask it no more, if it is asked; one that was installed several times is still asked by the others."""
     global _watchers
     with held(common_lock):
-        place = _watchers.index(watcher)
-        _watchers = [*_watchers[:place], *_watchers[place + 1 :]]
+        if watcher in _watchers:
+            place = _watchers.index(watcher)
+            _watchers = [*_watchers[:place], *_watchers[place + 1 :]]
 
 
 def watches_of_pass() -> tuple[Watch, ...]:

@@ -63,8 +63,10 @@ class AccumulateGrad(Node):
         unshared: nobody else holds the array, so the leaf may keep it as its gradient.
         """
         variable = self.variable
-        if variable._edge is None:
-            return  # it has stopped requiring grad since the graph was recorded
+        if variable._edge is not LEAF:
+            if variable._edge is None:
+                return  # it has stopped requiring grad since the graph was recorded
+            refuse_inner(variable)
         extra = extra_of(variable)
         if extra.rare is not None and extra.rare.former:
             refuse_former(self, extra.rare.former)
@@ -103,6 +105,14 @@ class AccumulateGrad(Node):
             result = hook(self.variable)
             if result is not None and result is not self.variable:  # `lambda p: p.zero_()` returns the leaf
                 refuse_result(result)
+
+
+def refuse_inner(variable: Tensor) -> None:
+    raise RuntimeError(
+        f"leaf variable has been moved into the graph interior: a tensor of shape {list(variable._array.shape)} was "
+        "used as a leaf, stopped requiring grad, and was changed in place by what requires grad. The gradient of its "
+        "former value has no place. Change a clone() of it."
+    )
 
 
 def refuse_result(result: Tensor) -> None:
@@ -202,6 +212,11 @@ def keep_former(leaf: Tensor, change: str | None) -> None:
     extra = leaf._extra
     if extra is not None and (extra.accumulate is not None or extra.used_by is not None):
         Former(leaf, change)
+
+
+def formers_of(leaf: Tensor) -> tuple[Former, ...]:
+    rare = None if leaf._extra is None else leaf._extra.rare
+    return () if rare is None else rare.former
 
 
 def refuse_former(node: AccumulateGrad, formers: tuple[Former, ...]) -> None:

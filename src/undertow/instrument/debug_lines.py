@@ -24,10 +24,11 @@ from undertow.graph.node import Node
 from undertow.graph.user_lines import Site
 from undertow.instrument.nodes import place_of
 from undertow.own_files import user_frame
+from undertow.scopes import Switched
 from undertow.tensor import Tensor
 
 
-class debug:
+class debug(Switched):
     """Print a line for each operation in a block (level 1), each node of its passes (2), each kernel (3).
 
     file  where it prints; None: standard error
@@ -40,21 +41,20 @@ class debug:
 
     def __init__(self, level: int = 1, file: Any = None) -> None:
         self.level, self.file = level, file
-        self._token: Any = None
 
-    def __enter__(self) -> debug:
+    def begin(self) -> None:
         enter(Printed(self))
-        self._token = _debugs.set((*_debugs.get(), self))
+        _debugs.set((*_debugs.get(), self))
         if self.level >= 3:
             kernels.listeners.append(self.kernel_ran)
             self.tell_of_all()
-        return self
 
-    def __exit__(self, *exc: object) -> None:
+    def cease(self) -> None:
         if self.level >= 3:
-            kernels.listeners.remove(self.kernel_ran)
+            if self.kernel_ran in kernels.listeners:
+                kernels.listeners.remove(self.kernel_ran)
             self.tell_of_all()
-        _debugs.reset(self._token)
+        _debugs.set(tuple([each for each in _debugs.get() if each is not self]))
         leave(Printed, lambda found: found.debug is self)
 
     def tell_of_all(self) -> None:

@@ -13,6 +13,7 @@ from undertow.graph.node import Node
 from undertow.instrument.flops import FORMULAS, backward_flops, flops_of
 from undertow.instrument.module_calls import ModuleCalls
 from undertow.instrument.nodes import node_of
+from undertow.scopes import Switched
 from undertow.tensor import Tensor
 
 #: the cost of an operation, by its arguments, with shapes in the place of tensors, and `out_shape`
@@ -61,7 +62,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Form
     return register
 
 
-class FlopCounterMode:
+class FlopCounterMode(Switched):
     """Counts the floating-point operations of this thread, forward and backward, in a `with` block.
 
     display         print a table at the end
@@ -92,20 +93,20 @@ class FlopCounterMode:
         self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._modules = ModuleCalls()
         self._nodes: dict[int, tuple[str, int, tuple[str, ...]]] = {}
-        self._token: Any = None
 
-    def __enter__(self) -> FlopCounterMode:
+    def begin(self) -> None:
         self.flop_counts.clear()
         self._nodes.clear()
         self._modules.start()
         enter(Counting(self))
-        self._token = _counters.set((*_counters.get(), self))
-        return self
+        _counters.set((*_counters.get(), self))
 
-    def __exit__(self, *exc: object) -> None:
-        _counters.reset(self._token)
+    def cease(self) -> None:
+        _counters.set(tuple([counter for counter in _counters.get() if counter is not self]))
         leave(Counting, lambda found: found.counter is self)
         self._modules.stop()
+
+    def ended(self) -> None:
         if self.display:
             print(self.get_table(self.depth))
 

@@ -14,6 +14,7 @@ from undertow.instrument.module_calls import ModuleCalls
 from undertow.instrument.nodes import node_of
 from undertow.modes import enable_grad
 from undertow.ops.random.tensors import randn
+from undertow.scopes import Switched
 from undertow.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def in_mode(model: Any, mode: str) -> Iterator[None]:
             part.training = training
 
 
-class Seen(ModuleCalls):
+class Seen(ModuleCalls, Switched):
     """Watches one call of a model."""
 
     def __init__(self, model: Any) -> None:
@@ -201,18 +202,17 @@ class Seen(ModuleCalls):
         self.parameters = {id(storage_of(p._array)) for p in model.parameters() if not hasattr(p, "materialize")}
         self.counted: dict[int, Any] = {}  # held, so that no address comes twice
 
-    def __enter__(self) -> Seen:
+    def begin(self) -> None:
         self.start()
         enter(Looking(self))
-        return self
 
-    def __exit__(self, *exc: object) -> None:
+    def cease(self) -> None:
         leave(Looking, lambda found: found.seen is self)
         self.stop()
         self.counted.clear()
 
-    def after(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
-        super().after(module, args, output)
+    def returned(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        super().returned(module, args, output)
         path = self.paths.get(id(module))
         if path is not None:
             self.layers[path].output = output_shape(output)

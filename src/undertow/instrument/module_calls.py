@@ -44,8 +44,8 @@ class ModuleCalls:
 
     def start(self) -> None:
         self.handles = [
-            register_module_forward_pre_hook(self.before),
-            register_module_forward_hook(self.after, always_call=True),
+            register_module_forward_pre_hook(self.called),
+            register_module_forward_hook(self.returned, always_call=True),
         ]
 
     def stop(self) -> None:
@@ -59,11 +59,11 @@ class ModuleCalls:
         calls = self.open.get()
         return calls[-1].path if calls else ""
 
-    def before(self, module: Module, args: tuple[Any, ...]) -> None:
+    def called(self, module: Module, args: tuple[Any, ...]) -> None:
         calls = self.open.get()
         self.open.set((*calls, ModuleCall(module, self.path_of(module, calls), perf_counter_ns())))
 
-    def after(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+    def returned(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         end = perf_counter_ns()
         calls = self.open.get()
         while calls and calls[-1].module is not module:  # a call that ended by an error in a hook

@@ -59,7 +59,7 @@ def overlap(xp: Namespace, a: Array, b: Array) -> str:
     It is "none", too, where one of them has gaps, or elements that share a place: that would take long to find out.
     """
     if a is b:
-        return "whole"
+        return "whole" if a.size else "none"
     if not (xp.may_share_memory(a, b) and fills_one_stretch(a) and fills_one_stretch(b)):
         return "none"
     return "whole" if (address(a), a.nbytes, _steps(a)) == (address(b), b.nbytes, _steps(b)) else "part"

@@ -17,7 +17,7 @@ from typing import Any
 from undertow.autograd.interceptors.observer import name_of
 from undertow.compiled import core
 from undertow.ops.declare.op import REGISTRY, Op
-from undertow.scopes import common_lock, held
+from undertow.scopes import common_lock, held, put_back
 from undertow.tensor.torch_function import LOOKING_ON, python_function
 
 #: called with an operation, when it began, its arguments, in the order of its parameters, and its result
@@ -77,22 +77,24 @@ class Gates:
     """Lets listeners be told of composites, as long as there are some. Listeners of several threads share the gates."""
 
     def __init__(self) -> None:
-        self.listeners = 0  # guarded by the common lock, as is what the gates show
+        self.listeners: list[Ended] = []  # guarded by the common lock, as is what the gates show
 
     def listen(self, ended: Ended) -> Token[Ended | None]:
         """Have `ended` told of the composites of this thread, and of what inherits its context."""
         with held(common_lock):
-            self.listeners += 1
-            if self.listeners == 1:
+            self.listeners.append(ended)
+            if len(self.listeners) == 1:
                 self.show(True)
         return listener_of_thread.set(ended)
 
-    def forget(self, token: Token[Ended | None]) -> None:
-        listener_of_thread.reset(token)
+    def forget(self, ended: Ended, token: Token[Ended | None] | None) -> None:
+        """Tell it no more, if it is told."""
+        put_back(listener_of_thread, ended, token, None)
         with held(common_lock):
-            self.listeners -= 1
-            if self.listeners == 0:
-                self.show(False)
+            if ended in self.listeners:
+                self.listeners.remove(ended)
+                if not self.listeners:
+                    self.show(False)
 
     def show(self, are_shown: bool) -> None:
         if core is not None:

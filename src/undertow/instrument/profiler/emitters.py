@@ -22,6 +22,7 @@ from undertow.engine.watch import Watch, install_watcher, remove_watcher
 from undertow.graph.node import LAST, Node, next_sequence_nr
 from undertow.instrument.profiler.recorder import shape_of
 from undertow.modes import current
+from undertow.scopes import Switched, put_back
 
 if TYPE_CHECKING:
     from undertow.tensor import Tensor
@@ -116,14 +117,14 @@ class Marked(Observer):
         pass
 
     def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
-        return self.emitter.inside(self.named(function.op, args), super().__call__, function, args)
+        return self.emitter.in_range(self.named(function.op, args), super().__call__, function, args)
 
     def watched(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.emitter.inside(self.named(name, args), super().watched, name, function, args, kwargs)
+        return self.emitter.in_range(self.named(name, args), super().watched, name, function, args, kwargs)
 
     def apply_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         text = self.named(cls.__name__, args).removeprefix("aten::")
-        return self.emitter.inside(text, super().apply_function, cls, args, kwargs)
+        return self.emitter.in_range(text, super().apply_function, cls, args, kwargs)
 
     def named(self, what: Any, args: tuple[Any, ...]) -> str:
         """The name of a range: with the number that the operation's node will have, and shapes if they are wanted."""
@@ -157,7 +158,7 @@ class MarkedPass(Watch):
 # ---- the blocks
 
 
-class Emitter:
+class Emitter(Switched):
     """A block whose operations, nodes and named spans are ranges for another tool."""
 
     tool: ClassVar[str]
@@ -166,16 +167,24 @@ class Emitter:
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
-        self._token: Any = None
+        self.outer: Emitter | None = None
+
+    @property
+    def given(self) -> Emitter | None:
+        return self if self.enabled else None
 
     def find(self) -> Ranges | None:
         raise NotImplementedError("the library of one tool")
 
-    def __enter__(self) -> Emitter | None:
-        if not self.enabled:
-            return None
-        if self._token is not None:
+    def inside(self, outer: bool) -> bool:
+        if outer:
             raise RuntimeError(f"{self.tool} annotation context manager is not reentrant: make another for each block")
+        self.check()
+        return self.enabled
+
+    def check(self) -> None:
+        if not self.enabled:
+            return
         found = self.find()
         if found is None:
             raise RuntimeError(
@@ -183,22 +192,22 @@ class Emitter:
                 "undertow.profiler.profile needs none: it shows the same ranges in Perfetto (export_chrome_trace)."
             )
         self.ranges = found
-        enter(Marked(self))
-        self._token = emitter_variable.set(self)
-        install_watcher(self.pass_if_marked)
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        if self._token is not None:
-            remove_watcher(self.pass_if_marked)
-            emitter_variable.reset(self._token)
-            self._token = None
-            leave(Marked, lambda found: found.emitter is self)
+    def begin(self) -> None:
+        enter(Marked(self))
+        self.outer = emitter_variable.get()
+        emitter_variable.set(self)
+        install_watcher(self.pass_if_marked)
+
+    def cease(self) -> None:
+        remove_watcher(self.pass_if_marked)
+        put_back(emitter_variable, self, None, self.outer)
+        leave(Marked, lambda found: found.emitter is self)
 
     def pass_if_marked(self) -> Watch | None:
         return MarkedPass(self) if emitter_variable.get() is self else None
 
-    def inside(self, text: str, function: Callable[..., Any], *args: Any) -> Any:
+    def in_range(self, text: str, function: Callable[..., Any], *args: Any) -> Any:
         """What a function returns, called inside a range."""
         self.ranges.push(text)
         try:

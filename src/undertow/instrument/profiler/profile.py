@@ -17,8 +17,17 @@ from undertow.instrument.profiler.events import EventList, FunctionEventAvg
 from undertow.instrument.profiler.record_function import record_function
 from undertow.instrument.profiler.recorder import Recorder, recorder_of_thread
 from undertow.instrument.profiler.schedules import ProfilerAction, ProfilerActivity, always
+from undertow.scopes import Switched
 
 RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+
+def check_none_records() -> None:
+    if recorder_of_thread() is not None:
+        raise RuntimeError(
+            "Profiler is already enabled on this thread: profiles do not nest. Leave the first one before the second "
+            "is entered, or name spans inside it by record_function."
+        )
 
 
 class _Results:
@@ -90,7 +99,7 @@ class _Results:
     preset_metadata_json = add_metadata_json
 
 
-class autograd_profile(_Results):
+class autograd_profile(_Results, Switched):
     """`undertow.autograd.profiler.profile`: everything in its block. `undertow.profiler.profile` also knows of steps.
 
     enabled                   False: nothing is recorded
@@ -131,21 +140,25 @@ class autograd_profile(_Results):
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_modules = with_stack, with_modules
         self.metadata, self.recorder, self._events = trace_id(custom_trace_id_callback), None, None
-        self.entered = False
 
-    def __enter__(self) -> autograd_profile | None:
-        if not self.enabled:
-            return None
-        if self.entered:
+    @property
+    def given(self) -> autograd_profile | None:
+        return self if self.enabled else None
+
+    def check(self) -> None:
+        if self.recorder is not None:
             raise RuntimeError("Profiler context manager is not reentrant")
-        self.entered = True
-        shapes = self.record_shapes or self.with_flops
-        self.recorder = Recorder(shapes, self.profile_memory, self.with_stack, self.with_modules)
-        self.recorder.start()
-        return self
+        if self.enabled:
+            check_none_records()
 
-    def __exit__(self, *exc: object) -> None:
-        if self.enabled and self.recorder is not None:
+    def begin(self) -> None:
+        if self.enabled:
+            shapes = self.record_shapes or self.with_flops
+            self.recorder = Recorder(shapes, self.profile_memory, self.with_stack, self.with_modules)
+            self.recorder.start()
+
+    def cease(self) -> None:
+        if self.recorder is not None:
             self.recorder.stop()
 
     def table(self, sort_by: str | None = None, **options: Any) -> str:
@@ -161,7 +174,7 @@ class autograd_profile(_Results):
     __repr__ = __str__
 
 
-class profile(_Results):
+class profile(_Results, Switched):
     """Everything that undertow does in a `with` block: operations, nodes, modules, memory, the lines they come from.
 
     activities                accepted as in PyTorch; there is the CPU, whose threads also run simulated devices
@@ -226,21 +239,24 @@ class profile(_Results):
         self._earlier: list[Any] = []  # events of earlier rounds, and whether one has ended that is not among them
         self._has_round = False
 
-    def __enter__(self) -> profile:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
-
     def start(self) -> None:
-        self._enter_step(self.schedule(0))
+        self.__enter__()
 
     def stop(self) -> None:
+        self.__exit__(None, None, None)
+
+    def check(self) -> None:
+        check_none_records()
+
+    def begin(self) -> None:
+        self._enter_step(self.schedule(0))
+
+    def cease(self) -> None:
         self._leave_step()
-        was = self.current_action
-        self.current_action = ProfilerAction.NONE
         self._end_recording()
+
+    def ended(self) -> None:
+        was, self.current_action = self.current_action, ProfilerAction.NONE
         if was in RECORDING and self.on_trace_ready is not None:
             self.on_trace_ready(self)
 
@@ -274,9 +290,9 @@ class profile(_Results):
             self._step.__enter__()
 
     def _leave_step(self) -> None:
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
+        step, self._step = self._step, None
+        if step is not None:
+            step.__exit__(None, None, None)
 
     def _end_recording(self) -> None:
         if self.recorder is not None and not self.recorder.end:

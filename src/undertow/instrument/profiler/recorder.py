@@ -28,6 +28,7 @@ from undertow.instrument.optimizer_steps import OptimizerSteps
 from undertow.instrument.profiler.composites import Gates
 from undertow.ops.declare.op import Op
 from undertow.own_files import OWN_FILES, user_frame
+from undertow.scopes import put_back
 from undertow.tensor import Tensor
 
 OPERATION, NODE, MODULE, SPAN, COMPOSITE, EXCHANGE = range(6)
@@ -92,11 +93,6 @@ class Recorder:
         self._composites: Any = None
 
     def start(self) -> None:
-        if recorder_of_thread() is not None:
-            raise RuntimeError(
-                "Profiler is already enabled on this thread: profiles do not nest. Leave the first one before the "
-                "second is entered, or name spans inside it by record_function."
-            )
         if self.allocations is not None:
             self.allocations.start()
         self.begin, self.wall = perf_counter_ns(), time_ns()
@@ -105,9 +101,9 @@ class Recorder:
     def stop(self) -> None:
         if self.is_recording:
             self.pause()
-        self.end = perf_counter_ns()
         if self.allocations is not None:
             self.allocations.stop()
+        self.end = perf_counter_ns()
 
     def resume(self) -> None:
         self.is_recording = True
@@ -121,14 +117,16 @@ class Recorder:
         self._composites = composites.listen(self.composite_ended)
 
     def pause(self) -> None:
-        self.is_recording = False
-        composites.forget(self._composites)
+        token, self._composites = self._composites, None
+        composites.forget(self.composite_ended, token)
         remove_watcher(self.times_of_pass)
         self.steps.stop()
         if self.modules is not None:
             self.modules.stop()
         leave(Profiled, lambda found: found.recorder is self, self._entered)
-        _recorder.reset(self._token)
+        token, self._token = self._token, None
+        put_back(_recorder, self, token, None)
+        self.is_recording = False
 
     def times_of_pass(self) -> Watch | None:
         return PassTimes(self) if recorder_of_thread() is self else None

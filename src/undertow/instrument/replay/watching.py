@@ -15,13 +15,14 @@ from undertow.instrument.nodes import node_of
 from undertow.instrument.replay.page import page_text, write_page
 from undertow.instrument.replay.paths import names_of_parameters
 from undertow.instrument.replay.recording import PassRecording
+from undertow.scopes import Switched, put_back
 from undertow.tensor import Tensor
 
 #: operations of the forward pass that are shown beside a backward pass
 MOST_OPERATIONS = 200_000
 
 
-class Watching:
+class Watching(Switched):
     """What `watch` returns: the recording, and the page.
 
     path    the file that was written, or None
@@ -54,18 +55,20 @@ class Watching:
         self.watched: dict[int, str] = {}
         self.operations: list[tuple[str, int, int, int, int]] = []
         self.roots: dict[int, Any] = {}
-        self._token: Any = None
+        self._outer: Any = None
 
-    def __enter__(self) -> Watching:
+    def begin(self) -> None:
         self.modules.start()
         enter(Seen(self))
-        self._token = _watching.set(self)
-        return self
+        self._outer = _watching.get()
+        _watching.set(self)
 
-    def __exit__(self, *exc: object) -> None:
-        _watching.reset(self._token)
+    def cease(self) -> None:
+        put_back(_watching, self, None, self._outer)
         leave(Seen, lambda found: found.watching is self)
         self.modules.stop()
+
+    def ended(self) -> None:
         for each in self.passes:
             each.close()
         self.roots.clear()
