@@ -82,7 +82,8 @@ def with_a_hook_at_the_end() -> Any:
 
 
 def with_a_hook_at_the_beginning() -> Any:
-    x, seen = ut.ones(2, requires_grad=True), []
+    x = ut.ones(2, requires_grad=True)
+    seen: list[Any] = []
     x.register_hook(seen.append)
     z = (x * 2.0).sin()
     seen.append(z)
@@ -144,6 +145,8 @@ def test_results_saved_while_the_collector_works() -> None:
     x, made = ut.ones(2, requires_grad=True), []
 
     class Ending:
+        result: Any
+
         def __del__(self) -> None:
             made.append(self.result.sin())
 
