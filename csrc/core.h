@@ -156,6 +156,7 @@ extern PyTypeObject Scope_Type, Held_Type;
 int find_scope_names(void);
 PyObject *plain_leaf_edge(PyObject *module, PyObject *leaf);
 PyObject *watch_nodes(PyObject *module, PyObject *nothing);
+PyObject *keep_apart(PyObject *module, PyObject *node);
 PyObject *quicken_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int set_variable(PyObject *variable, PyObject *value); /* a ContextVar, or what has set(); -1 with an exception */
 PyObject *call_with(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);

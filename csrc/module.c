@@ -179,6 +179,7 @@ static PyMethodDef functions[] = {
     {"set_small_product", set_small_product, METH_O},
     {"plain_leaf_edge", plain_leaf_edge, METH_O},
     {"watch_nodes", watch_nodes, METH_NOARGS},
+    {"keep_apart", keep_apart, METH_O},
     {"quicken_attributes", (PyCFunction)(void (*)(void))quicken_attributes, METH_FASTCALL},
     {"threads_at_most", threads_at_most, METH_NOARGS},
     {"set_threads", set_threads, METH_O},

@@ -133,3 +133,17 @@ watch_nodes(PyObject *module, PyObject *nothing)
 }
 
 #endif
+
+/* keep_apart(node): a node that Python has made, and its edges */
+PyObject *
+keep_apart(PyObject *module, PyObject *node)
+{
+    PyObject *edges = PyObject_TypeCheck(node, core.Node) ? SLOT(node, core.n_recorded_edges) : NULL;
+    if (edges != NULL && PyObject_GC_IsTracked(node)) {
+        set_apart(node);
+    }
+    if (edges != NULL && PyTuple_CheckExact(edges) && PyObject_GC_IsTracked(edges)) {
+        set_apart(edges);
+    }
+    Py_RETURN_NONE;
+}

@@ -57,6 +57,12 @@ def watch_nodes() -> None:
         core.watch_nodes()
 
 
+def keep_apart(node: Any) -> None:
+    """The same Note: what the core does with nodes that it makes itself."""
+    if core is not None:
+        core.keep_apart(node)
+
+
 def twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function on arrays that has a twin of the same name in the compiled core (csrc/twins/table.c).
 

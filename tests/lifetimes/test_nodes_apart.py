@@ -52,6 +52,20 @@ def test_a_growing_graph_brings_no_full_collection() -> None:
     assert gc.get_stats()[2]["collections"] - before <= 1
 
 
+def test_nodes_of_changes_in_place_are_apart_too() -> None:
+    x, table = ut.ones(3, requires_grad=True), ut.zeros(2, 3)
+    table[0] = x
+    node = weakref.ref(table.grad_fn)
+    assert not is_known(node()) and not is_known(node().recorded_edges)  # type: ignore[union-attr]
+    gc.collect()
+    assert is_known(node())
+    table[1] = 2 * x
+    table.sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
+    del table
+    assert node() is None
+
+
 def with_an_attribute() -> Any:
     x = ut.ones(2, requires_grad=True)
     y = x * 2.0
@@ -68,7 +82,8 @@ def with_a_hook_at_the_end() -> Any:
 
 
 def with_a_hook_at_the_beginning() -> Any:
-    x, seen = ut.ones(2, requires_grad=True), []
+    x = ut.ones(2, requires_grad=True)
+    seen: list[Any] = []
     x.register_hook(seen.append)
     z = (x * 2.0).sin()
     seen.append(z)
@@ -130,6 +145,8 @@ def test_results_saved_while_the_collector_works() -> None:
     x, made = ut.ones(2, requires_grad=True), []
 
     class Ending:
+        result: Any
+
         def __del__(self) -> None:
             made.append(self.result.sin())
 

@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 from undertow.backend import dtypes
+from undertow.compiled import keep_apart
 from undertow.graph.accumulate import gradient_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.edges import Edge
@@ -39,6 +40,7 @@ def rebase_history(tensor: Tensor, edge: Edge, position: int = 0) -> None:
         set_edge(tensor, edge)
         return
     node = CopySlices(view.base, gradient_edge(view.base), current_replay(tensor), edge[0], position)
+    keep_apart(node)
     if edge[0].keeps_outputs:
         node_extra(edge[0]).wrapper = weakref.ref(node)
     set_edge(view.base, node)

@@ -15,6 +15,7 @@ from undertow.backend import cpu, dtypes
 from undertow.backend.cpu import broadcasts_to
 from undertow.backend.interface import Array, Namespace
 from undertow.backend.silence import quietly
+from undertow.compiled import keep_apart
 from undertow.graph.accumulate import leaf_edge
 from undertow.graph.copy_slices import CopySlices
 from undertow.graph.history import leave_behind, recorded_edge, set_edge, shows_base
@@ -197,6 +198,7 @@ def _record_assignment(tensor: Tensor, key: tuple[Any, ...], value: Array, is_te
     node.saved = ()
     node.shape, node.dtype = base._array.shape, base._array.dtype
     node.extra = None if base._xp is cpu else extra_on(base._xp)
+    keep_apart(node)
     _count_assignment(base, node)
     if base._extra.rare is None:  # type: ignore[union-attr]
         base._edge = node
