@@ -343,20 +343,25 @@ def _backward_into(targets: Sequence[Any], edges: list[Any], grads: list[Any], k
     _execute(edges, grads, keep, create_graph, targets=nodes)
 
 
-def _refuse_changed(targets: Sequence[Any], edges: list[Any]) -> None:
-    """Raise if part of a leaf's gradient is for what it was before its shape was changed."""
+def _refuse_changed(targets: Sequence[Any], edges: list[Any], unused_is_error: bool = False) -> None:
+    """Raise if part of a leaf's gradient, or all of it, is for what it was before its shape was changed.
+
+    unused_is_error  leave the latter to who raises for leaves that nothing leads to
+    """
     changed = [t for t in targets if isinstance(t, Tensor) and t._edge is LEAF and formers_of(t)]
     if not changed:
         return
     stack = [edge[0] for edge in edges]
     seen = set(stack)
     while stack:
-        node = stack.pop()
-        if type(node) is AccumulateGrad and any([node.variable is t for t in changed]):
-            refuse_former(node, formers_of(node.variable))
-        below = {edge[0] for edge in node.next_edges if edge is not None} - seen
+        below = {edge[0] for edge in stack.pop().next_edges if edge is not None} - seen
         seen |= below
         stack += below
+    for leaf in changed:
+        if not unused_is_error or try_get_grad_accumulator(leaf) in seen:
+            for node in seen:
+                if type(node) is AccumulateGrad and node.variable is leaf:
+                    refuse_former(node, formers_of(leaf))
 
 
 def _target_edge(target: Tensor, index: int) -> Any:
@@ -383,7 +388,7 @@ def _grad_once(
 ) -> tuple[Any, ...]:
     edges = _root_edges(roots)  # before the targets': a root may be the only use of a leaf
     captures = [_target_edge(t, index) for index, t in enumerate(targets)]
-    _refuse_changed(targets, edges)
+    _refuse_changed(targets, edges, unused_is_error=not (allow_unused or materialize_grads))
     found = as_tensors(_execute(edges, grads, keep, create_graph, captures=captures), grads)
     results: list[Tensor | None] = []
     for index, (target, value) in enumerate(zip(targets, found, strict=True)):

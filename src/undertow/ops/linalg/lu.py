@@ -277,11 +277,13 @@ def linalg_lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, ad
     tensor([[1.],
             [2.]])
     """
+    name = "linalg.lu_solve"
+    LU, pivots, B = as_operand(name, "LU", LU), as_operand(name, "pivots", pivots), as_operand(name, "B", B)
     turn = recorded.swapaxes
     if not left:
         solved = linalg_lu_solve(LU, pivots, recorded.conj(turn(B, -1, -2)), adjoint=not adjoint)
         return rearranged(recorded.conj(turn(solved, -1, -2)), "rows", ())
-    check_matrices("linalg.lu_solve", LU)
+    check_matrices(name, LU)
     _check_pivots(pivots)
     order = Tensor(places_of_rows(pivots._xp, pivots._array, LU.shape[-1]), pivots._xp)
     if adjoint:
