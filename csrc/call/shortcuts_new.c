@@ -82,27 +82,6 @@ typedef struct {
     bitgen_t *bits;
 } Source;
 
-/* The stream of the default generator, whose lock is now held; 0 without an exception: leave it to Python. Targets are
- * usual_stream of ops/random/generator.py and that lock. */
-static int
-open_source(const Shortcut *self, Source *source)
-{
-    source->lock = self->targets[1];
-    source->stream = PyObject_CallNoArgs(self->targets[0]);
-    source->capsule = source->stream == NULL || source->stream == Py_None
-                          ? NULL
-                          : PyObject_GetAttrString(source->stream, "_capsule");
-    source->bits = source->capsule == NULL ? NULL : PyCapsule_GetPointer(source->capsule, "BitGenerator");
-    PyObject *held = source->bits == NULL ? NULL : PyObject_CallMethod(source->lock, "acquire", NULL);
-    if (held == NULL) {
-        Py_XDECREF(source->stream);
-        Py_XDECREF(source->capsule);
-        return 0;
-    }
-    Py_DECREF(held);
-    return 1;
-}
-
 /* -1 with an exception, one that was there or a new one */
 static int
 close_source(Source *source, int status)
@@ -113,10 +92,34 @@ close_source(Source *source, int status)
     if (type != NULL) {
         PyErr_Restore(type, error, traceback);
     }
-    Py_DECREF(source->stream);
-    Py_DECREF(source->capsule);
+    Py_XDECREF(source->stream);
+    Py_XDECREF(source->capsule);
     Py_XDECREF(done);
     return done == NULL ? -1 : status;
+}
+
+/* The stream of the default generator, whose lock is now held; 0 without an exception: leave it to Python. Targets are
+ * usual_stream of ops/random/generator.py and that lock. It is taken first: the stream may have to load numpy.random, and
+ * a child of a fork meanwhile, which waits for the lock, would wait for ever for the module. */
+static int
+open_source(const Shortcut *self, Source *source)
+{
+    *source = (Source){.lock = self->targets[1]};
+    PyObject *held = PyObject_CallMethod(source->lock, "acquire", NULL);
+    if (held == NULL) {
+        return 0;
+    }
+    Py_DECREF(held);
+    source->stream = PyObject_CallNoArgs(self->targets[0]);
+    if (source->stream != NULL && source->stream != Py_None) {
+        source->capsule = PyObject_GetAttrString(source->stream, "_capsule");
+    }
+    source->bits = source->capsule == NULL ? NULL : PyCapsule_GetPointer(source->capsule, "BitGenerator");
+    if (source->bits == NULL) {
+        close_source(source, 0);
+        return 0;
+    }
+    return 1;
 }
 
 /* ---- into memory: 1 if it is done, 0 if Python has to do it, -1 with an exception */
