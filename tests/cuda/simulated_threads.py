@@ -118,6 +118,7 @@ static unsigned __ballot_sync(unsigned, int vote)
 }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 template <class T, class U> T atomicAdd(T *p, U v) { const T old = *p; *p = old + (T)v; return old; }
+template <class T> T atomicMax(T *p, T v) { const T old = *p; *p = v > old ? v : old; return old; }
 """
 
 RUNNER = "#define RUNNER(name, P, threads)"
@@ -134,8 +135,10 @@ REPLACED = {
     "#ifdef __CUDACC__\nFN float widened(Half h)": "#if 0\nFN float widened(Half h)",
 }
 
-#: kernels whose threads work together
-SIMULATED = frozenset("bitonic first_ones count begin_at move cholesky lu solve qr".split())
+#: kernels whose threads work together, or write where others do
+SIMULATED = frozenset(
+    "bitonic first_ones count begin_at move cholesky lu solve qr places along place last each".split()
+)
 
 
 def simulate(compile_module: Any) -> set[str]:
@@ -176,6 +179,18 @@ def main() -> None:
         factor, (q, r), (p, low, up) = ut.linalg.cholesky(matrix), ut.linalg.qr(matrix), ut.linalg.lu(matrix)
         for product in (factor @ factor.mH, q @ r, p @ low @ up):
             assert (product - matrix).abs().max().item() < 1e-9 * n
+    exchanged = ut.tensor(rng.integers(1, 41, (2, 40)).astype(np.int32))
+    for here in (exchanged, exchanged[:, :3]):
+        factors = ut.zeros(2, 40, here.shape[1])
+        assert ut.lu_unpack(factors.cuda(), here.cuda())[0].tolist() == ut.lu_unpack(factors, here)[0].tolist()
+    for row in (ut.tensor(rng.integers(-9, 9, 20_001).astype(np.float32)), ut.ones(20_001)):
+        assert row.cuda().cumsum(0).tolist() == row.cumsum(0).tolist()
+        assert row.cuda().argmax().item() == row.argmax().item() and row.cuda().argmin().item() == row.argmin().item()
+    places = ut.tensor(rng.integers(0, 50, 2000))
+    here, values = ut.zeros(50), ut.arange(2000.0)
+    there = here.cuda()
+    here[places], there[places.cuda()] = values, values.cuda()
+    assert here.tolist() == there.tolist() and places.cuda().bincount().tolist() == places.bincount().tolist()
     print(" ".join(sorted(used)))
 
 

@@ -113,6 +113,38 @@ def test_running_sums_and_extrema() -> None:
     both(lambda i: (i.cumsum(0), i.argmax(0)), np.array([3, 1, 3, -2]))
 
 
+@pytest.mark.parametrize("shape", [(40_000,), (3, 20_011), (20_011, 2), (2, 17_000, 2)])
+def test_running_sums_and_extrema_of_a_few_long_rows(shape: tuple[int, ...]) -> None:
+    x, many = normal(*shape), np.random.default_rng(1).integers(-3, 3, shape)
+    for dim in range(len(shape)):
+        both(lambda x, dim=dim: x.cumsum(dim), x)
+        both(lambda x, dim=dim: x.logcumsumexp(dim), x)
+        both(lambda i, dim=dim: (i.cumsum(dim), i.argmax(dim), i.argmin(dim)), many)
+    x.reshape(-1)[[1, -1]] = np.nan
+    both(lambda x: (x.argmax(), (x > 0).nonzero()), x)
+
+
+def test_many_places_of_a_few_columns() -> None:
+    """The last of equal places wins, as on the CPU, though threads write in any order."""
+    rng = np.random.default_rng(0)
+    index, grid = rng.integers(-7, 7, 500), rng.integers(0, 5, (300, 4))
+
+    def put(x: Any, values: Any, i: Any) -> Any:
+        return x.clone().index_put((i,), values)
+
+    both(put, normal(7), normal(500), index)
+    both(put, normal(7, 3), normal(500, 3), index)
+    both(lambda x, v, i: x.clone().index_copy(1, i % 7, v), normal(2, 7, 3), normal(2, 500, 3), index)
+    both(lambda x, v, i: x.scatter(0, i, v), normal(5, 4), normal(300, 4), grid)
+    for dtype in (ut.int32, ut.int64):
+        both(lambda x, i, t=dtype: x.to(t).scatter_add(0, i, (i * 3).to(t)), np.arange(20).reshape(5, 4), grid)
+    both(lambda i: (i.unique(), i.bincount()), grid.reshape(-1))
+    x = ut.zeros(7, device="cuda")
+    with pytest.raises(IndexError):
+        x[ut.tensor([7] * 100, device="cuda")] = 1.0
+        x.tolist()
+
+
 def test_sums_in_half_precision_are_rounded_once() -> None:
     for shape in ((3000, 7), (3000, 66), (70000, 1)):  # in pieces; columns of which the last has no neighbour
         x = ut.tensor(normal(*shape) + 1).bfloat16().cuda()

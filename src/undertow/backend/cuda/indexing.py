@@ -2,8 +2,9 @@
 
 The array is taken for (outer, length, inner), and what is read or written for (outer, count, inner). For each pair of
 outer and inner one thread goes through the places in their order, where it writes: the last of equal places wins, and
-sums are added up in the same order every time. An index that is out of range writes nothing and is noted; the next look
-at the device's values raises IndexError (csrc/cuda/driver.c).
+sums are added up in the same order every time. Where there are few such pairs, each place first learns which element is
+its last one; and integers are added by whoever comes, as their sums do not depend on that. An index that is out of
+range writes nothing and is noted; the next look at the device's values raises IndexError (csrc/cuda/driver.c).
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from undertow.backend.cuda import device, making, searching, sites, tail
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
 from undertow.backend.interface import Array
+
+#: what integers are added as, whose sums do not depend on the order
+ADDED = {"i32": "u32", "u32": "u32", "i64": "unsigned long long", "u64": "unsigned long long"}
+
+#: more places than this, and fewer pairs than that, are written by a thread for each element
+MANY, FEW = 64, 1 << 12
 
 #: words to move elements of a size in
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "C128"}
@@ -70,12 +77,49 @@ KERNEL(scatter, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, n
             W *to = p.out + (outer * p.length + at) * p.inner + within; *to = written(*to, p.x[from]); } } }
 """
 
+# `last`: for each place, or element if there is an index for every one, the last that is put there
+LAST = r"""
+struct P { i32 *last; const i64 *index; i64 n, count, inner, length, along, *error; };
+KERNEL(last, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i < p.n; i += (i64)gridDim.x * blockDim.x) {
+        const i64 rest = i / p.inner, outer = rest / p.count, j = rest - outer * p.count;
+        const i64 at = place(p.index[i], p.length, p.error);
+        if (at < 0) continue;
+        i32 *mine = p.last + (p.along ? (outer * p.length + at) * p.inner + i - rest * p.inner : at);
+#if ALONE
+        *mine = (i32)j;
+#else
+        atomicMax(mine, (i32)j);
+#endif
+    } }
+"""
+
+# ADDED: the integer that is added to what is there; without it, only the last element of each place is written
+EACH = r"""
+struct P { W *out; const W *x; const i64 *index; i64 outer, count, inner, length, along, *error; const i32 *last; };
+KERNEL(each, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, n = p.outer * p.count * p.inner;
+    for (; i < n; i += (i64)gridDim.x * blockDim.x) {
+        const i64 rest = i / p.inner, within = i - rest * p.inner, outer = rest / p.count, j = rest - outer * p.count;
+        const i64 at = place(p.index[p.along ? i : j], p.length, p.error);
+        if (at < 0) continue;
+        const i64 to = (outer * p.length + at) * p.inner + within;
+#ifndef ADDED
+        if (p.last[p.along ? to : at] == j) p.out[to] = p.x[i];
+#elif ALONE
+        p.out[to] += p.x[i];
+#else
+        atomicAdd((ADDED *)p.out + to, (ADDED)p.x[i]);
+#endif
+    } }
+"""
+
 
 @functools.cache
 def kernel(name: str, word: str, written: str = "return given;") -> Any:
-    texts = {"fold": FOLD, "gather": GATHER, "scatter": SCATTER, "outside": OUTSIDE}
+    texts = {"fold": FOLD, "gather": GATHER, "scatter": SCATTER, "outside": OUTSIDE, "last": LAST, "each": EACH}
+    texts["add_each"] = f"#define ADDED {ADDED.get(word, word)}\n{EACH}"
     head = f"typedef {word} W;\nFN W written(W there, W given) {{ {written} }}\n{PLACE}"
-    return device.extension().Kernel(compile_kernels(head + texts[name], [Entry(name, "P")])[0])
+    return device.extension().Kernel(compile_kernels(head + texts[name], [Entry(name.removeprefix("add_"), "P")])[0])
 
 
 def blocks(count: int) -> int:
@@ -215,6 +259,18 @@ def run_scatter(name: str, out: Array, x: Array, index: Array, sizes: Sequence[i
     outer, count, inner = sizes
     if not x.size:
         return
+    given = (out, x, index, outer, count, inner, length, int(along), error_word())
+    if count > MANY and outer * inner < FEW and count < 1 << 31:
+        if name == "put":
+            last = out.namespace.full(out.size if along else length, -1, np.int32)
+            n = x.size if along else count
+            sizes_of_index = (count, inner, length) if along else (count, 1, length)
+            kernel("last", "i32")(blocks(n), 128, last, index, n, *sizes_of_index, int(along), error_word())
+            kernel("each", WORDS[x.itemsize])(blocks(x.size), 128, *given, last)
+            return
+        if name == "add" and stored(x.dtype) in ADDED:
+            kernel("add_each", stored(x.dtype))(blocks(x.size), 128, *given, None)
+            return
     if name == "put":
         call = kernel("scatter", WORDS[x.itemsize])
     else:
@@ -223,7 +279,7 @@ def run_scatter(name: str, out: Array, x: Array, index: Array, sizes: Sequence[i
                  "minimum": "a < b || a != a ? a : b"}[name]  # fmt: skip
         casts = f"{number} a = Cast<{number}, W>::of(there), b = Cast<{number}, W>::of(given);"
         call = kernel("scatter", word, f"{casts} return Cast<W, {number}>::of(({number})({value}));")
-    call(blocks(outer * inner), 128, out, x, index, outer, count, inner, length, int(along), error_word())
+    call(blocks(outer * inner), 128, *given)
 
 
 def write(name: str, x: Array, places: Places, value: Array) -> bool:

@@ -1,7 +1,8 @@
 """Running sums and their like along a dimension, and where the largest and smallest elements are.
 
 An array is taken for (outer, length, inner). With an inner dimension a thread goes down each column; without, a block
-goes along each row, as many elements at a time as it has threads.
+goes along each row, as many elements at a time as it has threads. A few long rows are divided into chunks: first what
+each of these comes to is computed, then with what those before it come to, its elements.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ JOINS = {
 }  # fmt: skip
 
 TEXT = r"""
-struct P { O *out; const S *in; i64 outer, length, inner, backwards; };
+struct P { O *out; const S *in; i64 outer, length, inner, backwards, chunk, chunks; const C *before; C *totals; };
 FN A join(A a, A b) { return (A)(JOIN); }
 FN A element(const P &p, i64 i) { return Cast<A, S>::of(p.in[i]); }
 KERNEL(columns, P) { BEGIN i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, n = p.outer * p.inner;
@@ -50,21 +51,25 @@ FN A received(A v, int distance)
     return x.value;
 }
 #endif
-KERNEL(along, P) { BEGIN const i64 from = blockIdx.x * p.length; const i64 width = blockDim.x;
+// a block for each chunk of a row: its elements to `out`, or what they come to, to `totals`
+KERNEL(along, P) { BEGIN const i64 row = blockIdx.x / p.chunks, part = blockIdx.x - row * p.chunks, width = blockDim.x;
+    const i64 from = row * p.length, begin = part * p.chunk;
+    const i64 end = begin + p.chunk < p.length ? begin + p.chunk : p.length;
+    bool begun = p.before && part;
+    A carry = begun ? Cast<A, C>::of(p.before[blockIdx.x - 1]) : A(NONE);
 #if ALONE
-    A v = NONE;
-    for (i64 k = 0; k < p.length; k++) {
+    for (i64 k = begin; k < end; k++) {
         const i64 at = from + (p.backwards ? p.length - 1 - k : k);
-        v = k ? join(v, element(p, at)) : element(p, at);
-        p.out[at] = Cast<O, A>::of(v);
+        carry = begun ? join(carry, element(p, at)) : element(p, at);
+        begun = true;
+        if (p.out) p.out[at] = Cast<O, A>::of(carry);
     }
 #else
     __shared__ A ends[33];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-    bool begun = false; A carry = NONE;
-    for (i64 base = 0; base < p.length; base += width) {
+    for (i64 base = begin; base < end; base += width) {
         const i64 k = base + threadIdx.x, at = from + (p.backwards ? p.length - 1 - k : k);
-        A v = k < p.length ? element(p, at) : A(NONE);
+        A v = k < end ? element(p, at) : A(NONE);
         for (int o = 1; o < 32; o <<= 1) { A before = received(v, o); if (lane >= o) v = join(before, v); }
         if (lane == 31) ends[warp] = v;
         __syncthreads();
@@ -79,11 +84,16 @@ KERNEL(along, P) { BEGIN const i64 from = blockIdx.x * p.length; const i64 width
         const A all = ends[warps - 1];
         carry = begun ? join(carry, all) : all; begun = true;
         __syncthreads();
-        if (k < p.length) p.out[at] = Cast<O, A>::of(v);
+        if (k < end && p.out) p.out[at] = Cast<O, A>::of(v);
     }
 #endif
+    if (p.totals && threadIdx.x == 0) p.totals[blockIdx.x] = Cast<C, A>::of(carry);
 }
 """
+
+
+#: elements of a row that is divided, if there are fewer rows than these
+LONG, FEW = 1 << 14, 1 << 8
 
 
 @functools.cache
@@ -91,6 +101,7 @@ def scan_kernel(name: str, source: np.dtype[Any], summed: np.dtype[Any], result:
     """The kernel from arrays of one dtype, by way of another, to those of a third."""
     none, join = JOINS[name]
     head = f"typedef {computed(summed)} A; typedef {stored(source)} S; typedef {stored(result)} O;\n"
+    head += f"typedef {stored(summed)} C;\n"
     has_bounds = summed.kind != "c"
     macros = {"JOIN": join, "LOWEST": bound(summed, True) if has_bounds else "0",
               "HIGHEST": bound(summed, False) if has_bounds else "0", "NONE": none}  # fmt: skip
@@ -108,11 +119,29 @@ def scan(
         return out
     outer, length, inner = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     call = scan_kernel(name, x.dtype, summed, result, inner == 1)
+    sizes = outer, length, inner, int(backwards)
     if inner == 1:
-        call(outer, 32 if length <= 32 else 256, out, x, outer, length, 1, int(backwards))
+        scan_rows(call, name, out, x, sizes, summed)
+    elif length > LONG and outer * inner < FEW:
+        turned = scan(name, x.swapaxes(axis, -1), x.ndim - 1, summed, result, backwards)
+        x.namespace.copyto(out, turned.swapaxes(axis, -1))
     else:
-        call(min(-(-outer * inner // 64), 1 << 20), 64, out, x, outer, length, inner, int(backwards))
+        call(min(-(-outer * inner // 64), 1 << 20), 64, out, x, *sizes, 0, 1, None, None)
     return out
+
+
+def scan_rows(call: Any, name: str, out: Array, x: Array, sizes: tuple[int, ...], summed: np.dtype[Any]) -> None:
+    outer, length = sizes[:2]
+    if length <= LONG or outer >= FEW:
+        call(outer, 32 if length <= 32 else 256, out, x, *sizes, length, 1, None, None)
+        return
+    chunk = max(LONG // 4, -(-length // (1 << 18)) * 256)
+    chunks = -(-length // chunk)
+    totals, before = (device.extension().empty((outer, chunks), summed) for _ in range(2))
+    call(outer * chunks, 256, None, x, *sizes, chunk, chunks, None, totals)
+    along = scan_kernel(name, summed, summed, summed, True)
+    scan_rows(along, name, before, totals, (outer, chunks, 1, 0), summed)
+    call(outer * chunks, 256, out, x, *sizes, chunk, chunks, before, None)
 
 
 #: what running sums of real numbers are added up in
@@ -150,17 +179,21 @@ def cumulative(ufunc: Array) -> Any:
 # ---- where the largest is: the first of them, or the first nan
 
 PLACE = r"""
-struct P { i64 *out; const S *in; i64 length, inner; };
+struct P { i64 *out; const S *in; i64 length, inner, chunk, chunks; const i64 *among; };
 FN bool wins(T a, i64 i, T b, i64 j)
 {
     if (j < 0 || i < 0) return j < 0;
     if (a != a || b != b) return a != a && (b == b || i < j);
     return a BETTER b || (a == b && i < j);
 }
+// a block for each chunk of a column, or for each column, of places that are known `among` its elements
 KERNEL(place, P) { BEGIN
-    const i64 outer = blockIdx.x / p.inner, first = outer * p.length * p.inner + (blockIdx.x - outer * p.inner);
+    const i64 column = blockIdx.x / p.chunks, begin = (blockIdx.x - column * p.chunks) * p.chunk;
+    const i64 end = begin + p.chunk < p.length ? begin + p.chunk : p.length;
+    const i64 outer = column / p.inner, first = outer * p.length * p.inner + (column - outer * p.inner);
     T most = T(0); i64 place = -1;
-    for (i64 k = threadIdx.x; k < p.length; k += blockDim.x) {
+    for (i64 n = begin + threadIdx.x; n < end; n += blockDim.x) {
+        const i64 k = p.among ? p.among[column * p.chunk + n] : n;
         const T v = at(p.in, first + k * p.inner);
         if (wins(v, k, most, place)) { most = v; place = k; }
     }
@@ -209,6 +242,20 @@ def reduceat(ufunc: Array, x: Array, starts: Any, axis: int = 0, dtype: DType = 
     return found
 
 
+def find_places(call: Any, found: Array, x: Array, length: int, inner: int) -> None:
+    columns = x.size // length
+    if length <= LONG or columns >= FEW:
+        call(
+            columns, 32 if length <= 128 else 256 if length <= 8192 else 1024, found, x, length, inner, length, 1, None
+        )
+        return
+    chunk = max(LONG // 4, -(-length // 1024))
+    chunks = -(-length // chunk)
+    among = device.extension().empty((columns, chunks), found.dtype)
+    call(columns * chunks, 256, among, x, length, inner, chunk, chunks, None)
+    call(columns, 256, found, x, length, inner, chunks, 1, among)
+
+
 def place_of(sign: str) -> Any:
     """`argmax` (by ">") or `argmin`."""
 
@@ -226,8 +273,7 @@ def place_of(sign: str) -> Any:
         if not found.size:
             return found
         length, inner = x.shape[axis_], math.prod(x.shape[axis_ + 1 :])
-        call = kernel("place", PLACE.replace("BETTER", sign), x.dtype)
-        call(x.size // length, 32 if length <= 128 else 256 if length <= 8192 else 1024, found, x, length, inner)
+        find_places(kernel("place", PLACE.replace("BETTER", sign), x.dtype), found, x, length, inner)
         return found
 
     return function
