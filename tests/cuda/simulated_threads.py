@@ -137,7 +137,8 @@ REPLACED = {
 
 #: kernels whose threads work together, or write where others do
 SIMULATED = frozenset(
-    "bitonic first_ones count begin_at move cholesky lu solve qr places along place last each".split()
+    "bitonic first_ones count begin_at move cholesky lu solve qr places along place last each segments "
+    "join_segments".split()
 )
 
 
@@ -191,6 +192,11 @@ def main() -> None:
     there = here.cuda()
     here[places], there[places.cuda()] = values, values.cuda()
     assert here.tolist() == there.tolist() and places.cuda().bincount().tolist() == places.bincount().tolist()
+    for here in (ut.tensor(rng.integers(-3, 3, (2000, 3)).astype(np.float32)), ut.ones(2000, 1).to(ut.bfloat16)):
+        for rows in (4, 1500):
+            places = ut.tensor(rng.zipf(1.5, 2000) % rows)
+            sums = here.new_zeros(rows, here.shape[1]).index_add(0, places, here)
+            assert sums.cuda().zero_().index_add(0, places.cuda(), here.cuda()).tolist() == sums.tolist()
     print(" ".join(sorted(used)))
 
 

@@ -6,6 +6,7 @@ They take NumPy's arguments, and return NotImplemented where they do not serve.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -249,12 +250,12 @@ def roll(a: Array, shift: Any, axis: Any = None) -> Any:
     return a
 
 
-def triangle(keep: Callable[[Any, Any, int], Any]) -> Callable[..., Any]:
+def triangle(keep: Callable[[Array, Array], Array]) -> Callable[..., Any]:
     def function(m: Array, k: int = 0) -> Any:
         space = m.namespace
-        rows, columns = np.arange(m.shape[-2])[:, None], np.arange(m.shape[-1])
-        mask = space.asarray(keep(columns - rows, k, 0))
-        return space.where(mask, m, m.dtype.type(0))
+        diagonal, columns = (space.arange(n, dtype=np.int32) for n in m.shape[-2:])
+        within = np.int32(min(max(k, -m.shape[-2]), m.shape[-1]))
+        return space.where(keep(columns, diagonal[:, None] + within), m, m.dtype.type(0))
 
     return function
 
@@ -279,7 +280,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dot": dot, "tensordot": tensordot, "outer": outer, "where": where, "clip": clip,
     "take": take, "take_along_axis": indexing.take_along_axis, "put_along_axis": indexing.put_along_axis,
     "repeat": repeat, "tile": tile, "roll": roll, "array_equal": array_equal,
-    "tril": triangle(lambda distance, k, _: distance <= k), "triu": triangle(lambda distance, k, _: distance >= k),
+    "tril": triangle(operator.le), "triu": triangle(operator.ge),
     "real": lambda a: a.real, "imag": lambda a: a.imag, "ravel": lambda a, order="C": a.ravel(order),
     "reshape": lambda a, /, shape, order="C", *, copy=None: a.reshape(shape, order=order),
     "broadcast_arrays": lambda *a, subok=False: tuple(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from undertow.backend import dtypes
-from undertow.backend.cuda import blocks, device, fused, indexing, sorting
+from undertow.backend.cuda import device, fused, indexing, sorting
 from undertow.backend.cuda.blocks import rows
 from undertow.backend.cuda.compile import Entry, compile_kernels
 from undertow.backend.cuda.kernel_text import computed, stored
@@ -28,20 +28,73 @@ KERNEL(wrap, P) { BEGIN const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x
     p.out[i] = inside ? at : p.length; }
 """
 
-# a block for the first of equal places adds up for all of them
+#: elements in their order that a thread adds up
+CHUNK = 128
+
+# A thread for each column of a chunk. A run of elements with one place that lies within a chunk is added there; of one
+# that goes on behind it the part in the chunk is kept: in `heads` if it began before, in `tails` if it begins there.
+# `place`: of each element or, if `is_ordered`, of each in their order.
 SEGMENTS = r"""
-struct P { S *out; const S *in; const i64 *order, *index; i64 count, columns, length; };
-KERNEL(segments, P) { BEGIN
-    const i64 row = p.index[p.order[blockIdx.x]];
-    if (row == p.length || (blockIdx.x && p.index[p.order[blockIdx.x - 1]] == row)) return;
-    i64 end = blockIdx.x + 1;
-    while (end < p.count && p.index[p.order[end]] == row) end++;
-    for (i64 c = (i64)blockIdx.y * blockDim.x + threadIdx.x; c < p.columns; c += (i64)gridDim.y * blockDim.x) {
-        T sum = at(p.out, row * p.columns + c);
-        for (i64 i = blockIdx.x; i < end; i++) sum += at(p.in, p.order[i] * p.columns + c);
-        put(p.out, row * p.columns + c, sum);
-    } }
+struct P { S *out; const S *in; H *heads, *tails; const i64 *order, *place;
+           i64 is_ordered, count, columns, length, chunk, chunks; };
+FN i64 place_at(const P &p, i64 i) { return i < 0 || i >= p.count ? -1 : p.place[p.is_ordered ? i : p.order[i]]; }
+FN void add(const P &p, i64 row, i64 c, T sum)
+{
+    S *to = p.out + row * p.columns + c;
+    if (row < p.length) *to = Cast<S, T>::of(Cast<T, S>::of(*to) + sum);
+}
+#define OF_CHUNK \
+    const i64 t = (i64)blockIdx.x * blockDim.x + threadIdx.x, mine = t / p.columns, c = t - mine * p.columns; \
+    if (mine >= p.chunks) return; \
+    const i64 begin = mine * p.chunk, end = begin + p.chunk < p.count ? begin + p.chunk : p.count;
+KERNEL(segments, P) { BEGIN OF_CHUNK
+    i64 row = place_at(p, begin);
+    bool began_before = place_at(p, begin - 1) == row;
+    T sum = T();
+    for (i64 i = begin; i < end; i++) {
+        const i64 element = p.order[i], here = p.place[p.is_ordered ? i : element];
+        if (here != row) {
+            if (began_before) p.heads[t] = Cast<H, T>::of(sum); else add(p, row, c, sum);
+            row = here; sum = T(); began_before = false;
+        }
+        sum = sum + Cast<T, S>::of(p.in[element * p.columns + c]);
+    }
+    if (began_before) p.heads[t] = Cast<H, T>::of(sum);
+    else if (place_at(p, end) == row) p.tails[t] = Cast<H, T>::of(sum);
+    else add(p, row, c, sum); }
+KERNEL(join_segments, P) { BEGIN OF_CHUNK // those that begin in this chunk and go on behind it
+    const i64 row = place_at(p, end - 1);
+    if (place_at(p, end) != row || (place_at(p, begin - 1) == row && place_at(p, begin) == row)) return;
+    T sum = Cast<T, H>::of(p.tails[t]);
+    for (i64 next = mine + 1; next < p.chunks; next++) {
+        sum = sum + Cast<T, H>::of(p.heads[next * p.columns + c]);
+        if (place_at(p, (next + 1) * p.chunk) != row) break;
+    }
+    add(p, row, c, sum); }
 """
+
+
+@functools.cache
+def kernels_of_segments(dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    entries = [Entry(name, "P", False) for name in ("segments", "join_segments")]
+    parts = stored(dtype_of_parts(dtype))
+    head = f"typedef {stored(dtype)} S; typedef {computed(dtype)} T; typedef {parts} H;\n"
+    made = compile_kernels(head + SEGMENTS, entries)
+    return tuple([device.extension().Kernel(address) for address in made])
+
+
+def dtype_of_parts(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtypes.float32 if dtypes.is_narrow(dtype) else dtype
+
+
+def add_segments(out: Array, values: Array, order: Array, place: Array, is_ordered: bool) -> None:
+    """out[place] += value for values in an order that brings equal places together; sums are added up in that order."""
+    count, columns = order.size, math.prod(out.shape[1:])
+    chunks = -(-count // CHUNK)
+    heads, tails = (device.extension().empty((chunks, columns), dtype_of_parts(out.dtype)) for _ in range(2))
+    arrays = out, rows(values), heads, tails, order, place
+    for call in kernels_of_segments(out.dtype):
+        call(-(-chunks * columns // 128), 128, *arrays, int(is_ordered), count, columns, len(out), CHUNK, chunks)
 
 
 def add_rows(out: Array, index: Array, given: Array) -> Any:
@@ -53,45 +106,22 @@ def add_rows(out: Array, index: Array, given: Array) -> Any:
         return None
     if not given.size:
         return True
-    index, count, columns = index.reshape(-1), index.size, math.prod(out.shape[1:])
+    index, count = index.reshape(-1), index.size
     wrapped = device.extension().empty((count,), np.dtype(np.int64))
     fused.kernel("wrap", WRAP, "i64")(-(-count // 128), 128, wrapped, index, count, len(out), indexing.error_word())
-    found = sorting.order_of_rows(wrapped, False, len(out).bit_length())
-    width = max(32, min(256, 1 << (columns - 1).bit_length()))
-    call = blocks.kernel("segments", SEGMENTS, out.dtype)
-    across = min(-(-columns // width), 64)
-    call((count, across), width, out, rows(given), found, wrapped, count, columns, len(out))
+    add_segments(out, given, sorting.order_of_rows(wrapped, False, len(out).bit_length()), wrapped, False)
     return True
-
-
-# the elements of runs, added up where they lie
-RUNS = r"""
-struct P { S *out; const S *in; const i64 *order, *starts; i64 count, runs, columns; };
-KERNEL(runs, P) { BEGIN
-    const i64 begin = p.starts[blockIdx.x], end = blockIdx.x + 1 < p.runs ? p.starts[blockIdx.x + 1] : p.count;
-    for (i64 c = (i64)blockIdx.y * blockDim.x + threadIdx.x; c < p.columns; c += (i64)gridDim.y * blockDim.x) {
-        T sum = Cast<T, S>::of(p.in[p.order[begin] * p.columns + c]);
-        for (i64 i = begin + 1; i < end; i++) sum = sum + Cast<T, S>::of(p.in[p.order[i] * p.columns + c]);
-        p.out[blockIdx.x * p.columns + c] = Cast<S, T>::of(sum);
-    } }
-"""
-
-
-@functools.cache
-def kernel_of_runs(dtype: np.dtype[Any]) -> Any:
-    text = f"typedef {stored(dtype)} S; typedef {computed(dtype)} T;\n{RUNS}"
-    return device.extension().Kernel(compile_kernels(text, [Entry("runs", "P", True)])[0])
 
 
 def sum_ordered_runs(values: Array, order: Array, starts: Array) -> Any:
     """values[order] added up from each start to the next; nothing is brought into that order."""
     if not values.size or values.dtype.kind == "b":
         return None
-    values, runs, columns = rows(values), len(starts), values.size // len(values)
-    out = device.extension().empty((runs, *values.shape[1:]), values.dtype)
-    width = max(32, min(256, 1 << (columns - 1).bit_length()))
-    grid = runs, min(-(-columns // width), 64)
-    kernel_of_runs(values.dtype)(grid, width, out, values, rows(order), rows(starts), len(values), runs, columns)
+    space, count = values.namespace, len(order)
+    begins = space.zeros(count, np.int64)
+    begins[starts] = 1
+    out = space.zeros((len(starts), *values.shape[1:]), values.dtype)
+    add_segments(out, values, rows(order), space.cumsum(begins) - 1, True)
     return out
 
 

@@ -429,7 +429,7 @@ def _by_digits(x: Array, descending: bool, bits: int, with_values: bool) -> tupl
         element, turned = (x.dtype, descending) if sees_elements else (word, False)
         count_digits, begin_at, move = kernels_of_a_pass(element, turned, number == 0, last)
         count_digits((tiles, count), THREADS, counts, keys, length, tiles, 8 * number)
-        begin_at((256, count), THREADS, counts, totals, tiles)
+        begin_at((256, count), 32 if tiles <= 128 else THREADS, counts, totals, tiles)
         move((tiles, count), THREADS, *to, values if last else None, x, keys, places, counts, totals, length, tiles,
              8 * number)  # fmt: skip
         keys, places = to
