@@ -86,6 +86,20 @@ def test_results_are_the_same_without_it(monkeypatch: pytest.MonkeyPatch) -> Non
         close(mine, expected)
 
 
+def test_a_function_that_the_library_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = lapack.library()
+    assert whole is not None
+
+    class Part:
+        def __init__(self) -> None:
+            setattr(self, whole.names.format("dpotrf"), getattr(whole.handle, whole.names.format("dpotrf")))
+
+    monkeypatch.setattr(lapack, "library", lambda: whole._replace(handle=Part()))
+    A = hermitian(1, 40, "d")
+    assert lapack.cholesky(A) is not None and lapack.lu(A) is None and lapack.ldl(A, True) is None
+    assert lapack.cholesky(A.astype("f")) is None
+
+
 @pytest.mark.parametrize("names", ["no_such_{}", "{}"])
 def test_a_library_of_unknown_names_is_none(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lapack, "NAMES", (names,))

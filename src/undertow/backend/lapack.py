@@ -65,8 +65,11 @@ def is_right(tried: Library) -> bool:
     return info == 0 and exchanged == [2, 2] and matrix.tolist() == [[6.0, 0.5], [2.0, 3.0]]
 
 
-def library_for(A: Array) -> Library | None:
-    return library() if A.size and A.dtype in LETTERS else None
+def library_for(A: Array, function: str) -> Library | None:
+    """The library, if it has that function for these matrices: a NumPy without a BLAS brings a part of LAPACK."""
+    found = library() if A.size and A.dtype in LETTERS else None
+    has_it = found is not None and hasattr(found.handle, found.names.format(LETTERS[A.dtype] + function))
+    return found if has_it else None
 
 
 def by_columns(A: Array) -> Array:
@@ -76,7 +79,7 @@ def by_columns(A: Array) -> Array:
 
 def lu(A: Array) -> tuple[Array, Array] | None:
     """L and U of a stack of matrices in one, and the rows (from 1) that rows were exchanged with in turn."""
-    lapack = library_for(A)
+    lapack = library_for(A, "getrf")
     if lapack is None:
         return None
     count, m, n = A.shape
@@ -88,7 +91,7 @@ def lu(A: Array) -> tuple[Array, Array] | None:
 
 def cholesky(A: Array) -> tuple[Array, Array] | None:
     """The lower factors of a stack, and of each the first minor that is not positive-definite, or 0."""
-    lapack = library_for(A)
+    lapack = library_for(A, "potrf")
     if lapack is None:
         return None
     n, work = A.shape[-1], by_columns(A)
@@ -98,11 +101,11 @@ def cholesky(A: Array) -> tuple[Array, Array] | None:
 
 def ldl(A: Array, hermitian: bool) -> tuple[Array, Array, Array] | None:
     """L and D of a stack in one, the pivots, and of each the first that is zero, or 0."""
-    lapack = library_for(A)
+    name = "hetrf" if hermitian and A.dtype.kind == "c" else "sytrf"
+    lapack = library_for(A, name)
     if lapack is None:
         return None
     count, n = A.shape[:2]
-    name = "hetrf" if hermitian and A.dtype.kind == "c" else "sytrf"
     work, pivots, room = by_columns(A), np.zeros((count, n), lapack.integer), np.zeros(1, A.dtype)
     lapack.call(name, A.dtype, b"L", n, work[0], n, pivots[0], room, -1)  # says how much room it wants
     room = np.empty(int(room[0].real), A.dtype)
