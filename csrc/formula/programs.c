@@ -8,12 +8,6 @@
 
 #define MOST_KINDS 64
 
-/* A program takes longer to make than a function of few numbers takes to run. So programs for small arrays are made only
- * as long as enough calls find one that is there: of a function whose arguments are of ever new kinds, few. */
-#define FIRST_CREDIT 16
-#define MOST_CREDIT 64
-#define CALLS_PER_PROGRAM 64
-
 /* What is known of one argument. */
 typedef struct {
     PyObject *object;  /* the dtype of an array, any other argument itself */
@@ -35,7 +29,6 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *prepare;
     int by_shape;
-    double credit; /* programs that may still be made for small arrays */
     int count;
     Kind *kinds[MOST_KINDS]; /* the one that was asked for last comes first */
 } Programs;
@@ -225,22 +218,10 @@ are_broadcast(PyObject *const *values, int count)
     return 0;
 }
 
-/* Whether a kind that is new, or not, may be asked for with small arrays. */
-static int
-has_credit(Programs *self, int is_new)
-{
-    if (is_new && self->credit < 1) {
-        return 0;
-    }
-    double credit = self->credit + (is_new ? -1 : 1.0 / CALLS_PER_PROGRAM);
-    self->credit = credit < MOST_CREDIT ? credit : MOST_CREDIT;
-    return 1;
-}
-
 /* The program for these arguments (None: the result is its only input), a new reference, and its inputs; otherwise
  * NULL, without an exception if there is none. */
 static PyObject *
-find_program(Programs *self, PyObject *const *arguments, Py_ssize_t count, int are_small, PyObject **inputs, int *number)
+find_program(Programs *self, PyObject *const *arguments, Py_ssize_t count, PyObject **inputs, int *number)
 {
     int is_fine = count <= MOST_INPUTS;
     for (Py_ssize_t k = 0; is_fine && k < count; k++) {
@@ -250,9 +231,6 @@ find_program(Programs *self, PyObject *const *arguments, Py_ssize_t count, int a
         return NULL;
     }
     Kind *kind = known_kind(self, arguments, (int)count);
-    if (are_small && !has_credit(self, kind == NULL)) {
-        return NULL;
-    }
     if (kind == NULL) {
         kind = new_kind(self, arguments, (int)count);
     }
@@ -277,7 +255,7 @@ programs_call(PyObject *callable, PyObject *const *arguments, size_t flagged, Py
     int number;
     PyObject *program = NULL;
     if (names == NULL) {
-        program = find_program((Programs *)callable, arguments, PyVectorcall_NARGS(flagged), 0, inputs, &number);
+        program = find_program((Programs *)callable, arguments, PyVectorcall_NARGS(flagged), inputs, &number);
     }
     if (program == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
@@ -292,7 +270,7 @@ program_and_inputs(PyObject *programs, PyObject *const *arguments, Py_ssize_t co
 {
     PyObject *inputs[MOST_INPUTS];
     int number;
-    PyObject *program = find_program((Programs *)programs, arguments, count, 0, inputs, &number);
+    PyObject *program = find_program((Programs *)programs, arguments, count, inputs, &number);
     PyObject *found = program == NULL ? NULL : PyTuple_New(number + 1);
     if (found == NULL) {
         Py_XDECREF(program);
@@ -310,7 +288,7 @@ value_of_small(PyObject *programs, PyObject *const *arguments, Py_ssize_t count)
 {
     PyObject *inputs[MOST_INPUTS], *result;
     int number;
-    PyObject *program = find_program((Programs *)programs, arguments, count, 1, inputs, &number);
+    PyObject *program = find_program((Programs *)programs, arguments, count, inputs, &number);
     if (program == NULL) {
         return NULL;
     }
@@ -336,7 +314,6 @@ programs_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->vectorcall = programs_call;
         self->prepare = Py_NewRef(prepare);
         self->by_shape = by_shape;
-        self->credit = FIRST_CREDIT;
     }
     return (PyObject *)self;
 }
