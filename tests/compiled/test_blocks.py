@@ -18,7 +18,6 @@ from undertow import ops
 from undertow.backend import blocks, cpu
 from undertow.backend.blocks import in_blocks
 from undertow.compiled import core
-from undertow.ops import declare
 from undertow.ops.declare.rules import ELEMENTWISE
 
 pytestmark = [

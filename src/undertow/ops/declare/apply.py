@@ -15,7 +15,7 @@ compiled core is compared with: it does the usual case of the same (csrc/call/),
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,15 @@ new = object.__new__
 
 def build(op: Op) -> None:
     """Put the op's function on it."""
-    function = function_of(op, lambda args, kwargs: call(op, op.bind(args, kwargs)))
+
+    def unusual(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        bound = op.bind(args, kwargs)
+        had_scalars = has_scalars(args) or has_scalars(kwargs.values())
+        if had_scalars and not has_scalars(bound) and current().intercept is None:
+            return call_again(op, bound)
+        return call(op, bound)
+
+    function = function_of(op, unusual)
     op.function = describe(op, function, core_plan.compile_operation(op, function), op.signature)
 
 
@@ -91,6 +99,10 @@ def function_of(op: Op, unusual: Callable[[tuple[Any, ...], dict[str, Any]], Any
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "undertow"
     return function
+
+
+def has_scalars(values: Iterable[Any]) -> bool:
+    return any([isinstance(value, cpu.generic) for value in values])
 
 
 def describe(op: Op, function: Any, compiled: Any, signature: Callable[[], inspect.Signature]) -> Any:
@@ -195,7 +207,16 @@ def apply_to_others(form: Form, arguments: Any, state: State, missing: Attribute
         raise missing  # all are tensors, and one has lost its array
     for k, tensor in zip(places, tensors, strict=True):
         found[k] = tensor
-    return apply(form, found, state)
+    if state.intercept is not None or form.op.form is not form:
+        return apply(form, found, state)
+    return call_again(form.op, found)
+
+
+def call_again(op: Op, args: Any) -> Any:
+    """The operation on tensors and numbers that were something else: compiled if it can be, with the same digits."""
+    named = dict(zip(op.ordered, args, strict=True))
+    by_name = {n: named.pop(n) for n in op.keyword_only}
+    return op.function(*named.values(), **{n: v for n, v in by_name.items() if v is not op.defaults.get(n, NOBODY)})
 
 
 def apply_after_failure(form: Form, arguments: Any, state: State, error: Exception) -> Any:
