@@ -252,7 +252,7 @@ def istft(
     >>> import undertow as ut
     >>> x = ut.arange(12.0)
     >>> spectrum = ut.stft(x, 4, window=ut.hann_window(4), return_complex=True)
-    >>> bool(ut.allclose(ut.istft(spectrum, 4, window=ut.hann_window(4)), x, atol=1e-5))
+    >>> ut.allclose(ut.istft(spectrum, 4, window=ut.hann_window(4)), x, atol=1e-5)
     True
     """
     input = as_operand("istft", "input", input)
