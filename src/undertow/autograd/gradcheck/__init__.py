@@ -107,16 +107,14 @@ def gradgradcheck(
 ) -> bool:
     """Compare the second derivatives of `func` with differences of the first; True, or GradcheckError.
 
+    inputs                        the arguments of `func`, a tensor or a tuple
     grad_outputs                  the gradients with respect to the outputs; random ones if not given
     gen_non_contig_grad_outputs   let the random ones not be contiguous
     check_fwd_over_rev            check forward mode over a backward pass too
     check_rev_over_rev            False: leave out backward over backward
-    The other arguments are those of `gradcheck`.
 
-    inputs  the arguments of `func`, a tensor or a tuple
-
-    These are `eps`, `atol`, `rtol`, `raise_exception`, `nondet_tol`, `check_undefined_grad`, `check_grad_dtypes`,
-    `check_batched_grad`, `fast_mode` and `masked`.
+    `eps`, `atol`, `rtol`, `raise_exception`, `nondet_tol`, `check_undefined_grad`, `check_grad_dtypes`,
+    `check_batched_grad`, `fast_mode` and `masked` are those of `gradcheck`.
 
     >>> import undertow as ut
     >>> x = ut.ones(2, dtype=ut.float64, requires_grad=True)

@@ -19,8 +19,9 @@ from undertow.backend.interface import Array
 #: rows and columns at most, and threads of a block
 LARGEST = THREADS = 32
 
+EACH = "#define EACH(i, from, to) for (i64 i = (from) + threadIdx.x; i < (to); i += blockDim.x)\n"
+
 TEXT = r"""
-#define EACH(i, from, to) for (i64 i = (from) + threadIdx.x; i < (to); i += blockDim.x)
 struct Tile { S v[32][33]; };
 FN void read_tile(Tile &to, const S *a, i64 m, i64 n)
 {
@@ -166,7 +167,6 @@ KERNEL(qr, Qr) { BEGIN
 
 # from exchanges of rows, in turn, to the places the rows had: a warp for each matrix, of which one thread exchanges
 PLACES = r"""
-#define EACH(i, from, to) for (i64 i = (from) + threadIdx.x; i < (to); i += blockDim.x)
 #define NEAR 8192 // rows at most, whose places are exchanged in shared memory
 template <class I> FN void exchange(I *place, const i32 *pivots, i64 count)
 {
@@ -196,12 +196,12 @@ def kernels(dtype: np.dtype[Any]) -> dict[str, Any]:
     real = np.zeros(0, dtype).real.dtype
     scalar = "made(re, im)" if dtype.kind == "c" else "re"
     head = f"typedef {stored(dtype)} S; typedef {stored(real)} R;\n#define SCALAR {scalar}\n"
-    return loaded(head + TEXT, {"cholesky": "Cholesky", "lu": "Lu", "solve": "Solve", "qr": "Qr"}, {"solve"})
+    return loaded(head + EACH + TEXT, {"cholesky": "Cholesky", "lu": "Lu", "solve": "Solve", "qr": "Qr"}, {"solve"})
 
 
 @functools.cache
 def places_kernel() -> Any:
-    return loaded(PLACES, {"places": "Places"}, set())["places"]
+    return loaded(EACH + PLACES, {"places": "Places"}, set())["places"]
 
 
 def loaded(text: str, names: dict[str, str], alone: set[str]) -> dict[str, Any]:
